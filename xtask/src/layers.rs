@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 /// Where a name has to be for its layer.
 #[derive(Clone, Copy)]
-enum In {
+enum MatchScope {
     /// In the function that ran.
     Leaf,
     /// Anywhere among its callers.
@@ -14,24 +14,24 @@ enum In {
 
 /// The first that fits is a sample's layer. Kernels sample what runs with interrupts off at its end, so a switch or
 /// the start of a transfer is counted to the call that was made.
-const LAYERS: [(&str, In, &[&str]); 16] = [
-    ("MD5", In::Leaf, &["md5"]),
+const LAYERS: [(&str, MatchScope, &[&str]); 16] = [
+    ("MD5", MatchScope::Leaf, &["md5"]),
     (
         "CRCs and Adler-32",
-        In::Leaf,
+        MatchScope::Leaf,
         &["crc32", "crc64", "crc_fast", "adler"],
     ),
     (
         "SHA-256 (signatures, payloads)",
-        In::Leaf,
+        MatchScope::Leaf,
         &["sha2", "sha256", "hmac"],
     ),
-    ("Reed-Solomon", In::Leaf, &["dewar_erasure"]),
-    ("TLS", In::Stack, &["rustls", "aws_lc", "gcm_"]),
-    ("syncs", In::Stack, &["sys_fdatasync", "sys_fsync"]),
+    ("Reed-Solomon", MatchScope::Leaf, &["dewar_erasure"]),
+    ("TLS", MatchScope::Stack, &["rustls", "aws_lc", "gcm_"]),
+    ("syncs", MatchScope::Stack, &["sys_fdatasync", "sys_fsync"]),
     (
         "names of files: make, open, look up, remove",
-        In::Stack,
+        MatchScope::Stack,
         &[
             "sys_openat",
             "sys_close",
@@ -43,17 +43,17 @@ const LAYERS: [(&str, In, &[&str]); 16] = [
     ),
     (
         "writes to disks (page cache, journal)",
-        In::Stack,
+        MatchScope::Stack,
         &["pwritev", "pwrite64"],
     ),
     (
         "reads from disks (page cache)",
-        In::Stack,
+        MatchScope::Stack,
         &["preadv", "pread64"],
     ),
     (
         "sockets",
-        In::Stack,
+        MatchScope::Stack,
         &[
             "sys_recv",
             "sys_send",
@@ -65,17 +65,17 @@ const LAYERS: [(&str, In, &[&str]); 16] = [
     ),
     (
         "waking threads",
-        In::Stack,
+        MatchScope::Stack,
         &["sys_futex", "sys_sched_yield"],
     ),
     (
         "memory from the kernel",
-        In::Stack,
+        MatchScope::Stack,
         &["page_fault", "sys_madvise", "sys_munmap", "sys_mmap"],
     ),
     (
         "interrupts and switches",
-        In::Stack,
+        MatchScope::Stack,
         &[
             "asm_common_interrupt",
             "asm_sysvec",
@@ -85,20 +85,20 @@ const LAYERS: [(&str, In, &[&str]); 16] = [
     ),
     (
         "copies and zeros in memory",
-        In::Leaf,
+        MatchScope::Leaf,
         &["memmove", "memcpy", "memset"],
     ),
-    ("allocator", In::Leaf, &["mi_"]),
+    ("allocator", MatchScope::Leaf, &["mi_"]),
     // Whatever is left.
-    ("the server's own code", In::Leaf, &[""]),
+    ("the server's own code", MatchScope::Leaf, &[""]),
 ];
 
 fn layer_of(stack: &str) -> &'static str {
     let leaf = stack.rsplit(';').next().unwrap_or(stack);
-    let fits = |(_, place, names): &&(&str, In, &[&str])| {
+    let fits = |(_, place, names): &&(&str, MatchScope, &[&str])| {
         let text = match place {
-            In::Leaf => leaf,
-            In::Stack => stack,
+            MatchScope::Leaf => leaf,
+            MatchScope::Stack => stack,
         };
         names.iter().any(|name| text.contains(name))
     };

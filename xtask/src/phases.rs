@@ -22,7 +22,7 @@ const LINES_OF_FAILURE: usize = 400;
 const BACKGROUND_NICENESS: &str = "15";
 
 /// What became of a phase.
-pub(crate) struct Outcome {
+pub(crate) struct PhaseOutcome {
     pub(crate) name: &'static str,
     pub(crate) wall: Duration,
     /// Of all processors, user and system, with all children that were waited for.
@@ -32,7 +32,7 @@ pub(crate) struct Outcome {
 }
 
 /// Runs commands in the foreground, until one fails.
-pub(crate) fn foreground(name: &'static str, commands: Vec<Command>) -> Outcome {
+pub(crate) fn foreground(name: &'static str, commands: Vec<Command>) -> PhaseOutcome {
     eprintln!("== {name}");
     let outcome = measure(name, commands, |_| Ok(()));
     eprintln!("{}", line(&outcome));
@@ -42,7 +42,7 @@ pub(crate) fn foreground(name: &'static str, commands: Vec<Command>) -> Outcome 
 /// A phase that runs beside others.
 pub(crate) struct Background {
     log: PathBuf,
-    thread: JoinHandle<Outcome>,
+    thread: JoinHandle<PhaseOutcome>,
 }
 
 /// Starts commands in the background; their output goes to `NAME.log` in `folder`.
@@ -67,7 +67,7 @@ pub(crate) fn background(
 
 impl Background {
     /// Waits for its end, and shows the end of its output if it failed.
-    pub(crate) fn join(self) -> Result<Outcome> {
+    pub(crate) fn join(self) -> Result<PhaseOutcome> {
         let Ok(outcome) = self.thread.join() else {
             bail!("a phase panicked, see {}", self.log.display());
         };
@@ -85,7 +85,7 @@ impl Background {
 }
 
 /// The outcome of a phase in one line.
-fn line(outcome: &Outcome) -> String {
+fn line(outcome: &PhaseOutcome) -> String {
     let verdict = outcome.failure.as_deref().unwrap_or("ok");
     format!(
         "== {}: {verdict} ({:.1} min, {:.1} min of CPU)",
@@ -126,7 +126,7 @@ fn measure(
     name: &'static str,
     commands: Vec<Command>,
     prepare: impl Fn(&mut Command) -> Result<()>,
-) -> Outcome {
+) -> PhaseOutcome {
     let begin = Instant::now();
     let mut cpu = Duration::ZERO;
     let mut failure = None;
@@ -145,7 +145,7 @@ fn measure(
             break;
         }
     }
-    Outcome {
+    PhaseOutcome {
         name,
         wall: begin.elapsed(),
         cpu,

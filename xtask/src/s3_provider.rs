@@ -10,14 +10,14 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value};
 
 /// A running Keycloak, which ends with this value.
-pub(crate) struct Provider {
+pub(crate) struct KeycloakProvider {
     process: Child,
     /// Its end is what the script waits for.
     stdin: Option<ChildStdin>,
     section: String,
 }
 
-impl Provider {
+impl KeycloakProvider {
     /// Starts one by the script in `folder`, with its log in `scratch`, whose tokens are for
     /// `audience`.
     pub(crate) fn start(
@@ -62,7 +62,7 @@ impl Provider {
     }
 }
 
-impl Drop for Provider {
+impl Drop for KeycloakProvider {
     fn drop(&mut self) {
         drop(self.stdin.take());
         let _ = self.process.wait();

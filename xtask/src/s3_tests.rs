@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use crate::demo::Demo;
 use crate::passes;
 use crate::run::{build_as_tested, python, told};
-use crate::s3_provider::Provider;
+use crate::s3_provider::KeycloakProvider;
 use crate::workspace::Workspace;
 
 /// Away from the ports that people use by hand, and from those of the benchmark.
@@ -234,7 +234,7 @@ fn iam_tests(paths: &SuitePaths<'_>, asked: &S3Tests) -> Result<()> {
 
     let log = paths.scratch.with_extension("provider");
     std::fs::create_dir_all(&log).with_context(|| format!("make {}", log.display()))?;
-    let provider = Provider::start(paths.python, paths.folder, &log, AUDIENCE)?;
+    let provider = KeycloakProvider::start(paths.python, paths.folder, &log, AUDIENCE)?;
     // Roles of a tenant write objects that are theirs where lists count, and the tests of STS have
     // the bucket's policy speak of these.
     let others = SETTINGS.iter().filter(|(name, _)| *name != OWNERSHIP);

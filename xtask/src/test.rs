@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::phases::{Background, Outcome, background, foreground, minutes};
+use crate::phases::{Background, PhaseOutcome, background, foreground, minutes};
 use crate::run::cargo;
 use crate::tidy;
 use crate::workspace::Workspace;
@@ -77,7 +77,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn phases(&self) -> Result<Vec<Outcome>> {
+    fn phases(&self) -> Result<Vec<PhaseOutcome>> {
         let mut outcomes = Vec::new();
         if self.asked.lint {
             // What fails within a second comes first.
@@ -206,12 +206,12 @@ impl Run<'_> {
     }
 }
 
-fn join_all(phases: Vec<Background>) -> Result<Vec<Outcome>> {
+fn join_all(phases: Vec<Background>) -> Result<Vec<PhaseOutcome>> {
     phases.into_iter().map(Background::join).collect()
 }
 
 /// Prints what each phase took, and the slowest tests.
-fn report(outcomes: &[Outcome], durations: &Path) {
+fn report(outcomes: &[PhaseOutcome], durations: &Path) {
     println!("{:<24} {:>8} {:>8}  result", "phase", "wall/min", "CPU/min");
     for outcome in outcomes {
         println!(
@@ -256,12 +256,12 @@ fn slowest(text: &str) -> Vec<(f64, String)> {
     sums
 }
 
-fn cpu_minutes(outcomes: &[Outcome]) -> f64 {
+fn cpu_minutes(outcomes: &[PhaseOutcome]) -> f64 {
     outcomes.iter().map(|outcome| minutes(outcome.cpu)).sum()
 }
 
 /// Compares what was used with the number of minutes in a file, whose other lines are comments.
-fn check_budget(file: &Path, outcomes: &[Outcome]) -> Result<()> {
+fn check_budget(file: &Path, outcomes: &[PhaseOutcome]) -> Result<()> {
     let text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
     let budget = text
         .lines()
@@ -296,7 +296,7 @@ mod tests {
     fn more_than_the_budget_fails() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("budget");
-        let used = |minutes: u64| Outcome {
+        let used = |minutes: u64| PhaseOutcome {
             name: "x",
             wall: Duration::ZERO,
             cpu: Duration::from_secs(60 * minutes),

@@ -16,7 +16,7 @@ const CACHE_BYTES: u64 = 320 << 20;
 const PINNED_BYTES: u64 = 32 << 20;
 
 /// A sorted index fed in batches; `apply` returns when the batch is durable.
-pub trait Engine {
+pub trait BenchEngine {
     fn apply(&mut self, batch: Batch, upto: u64) -> Result<()>;
     /// Waits until background work is done.
     fn settle(&mut self) -> Result<()>;
@@ -29,7 +29,7 @@ pub trait Engine {
 /// Below all other keys.
 const APPLIED: &[u8] = b"\0applied";
 
-pub fn open(name: &str, path: &Path) -> Result<Box<dyn Engine>> {
+pub fn open(name: &str, path: &Path) -> Result<Box<dyn BenchEngine>> {
     std::fs::create_dir_all(path)?;
     Ok(match name {
         "runs" => Box::new(Runs::open(path, 1)?),
@@ -44,14 +44,14 @@ pub fn open(name: &str, path: &Path) -> Result<Box<dyn Engine>> {
 
 struct Runs {
     runtime: tokio::runtime::Runtime,
-    index: dewar_meta::index::runs::RunIndex,
+    index: dewar_meta::index::sorted_runs::RunIndex,
     view: Arc<dyn dewar_meta::index::IndexView>,
 }
 
 impl Runs {
     fn open(path: &Path, copies: usize) -> Result<Self> {
         use dewar_meta::index::Index;
-        use dewar_meta::index::runs::{RunConfig, RunIndex};
+        use dewar_meta::index::sorted_runs::{RunConfig, RunIndex};
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -87,7 +87,7 @@ impl Runs {
     }
 }
 
-impl Engine for Runs {
+impl BenchEngine for Runs {
     fn apply(&mut self, batch: Batch, upto: u64) -> Result<()> {
         use dewar_meta::index::Index;
         let entries = batch.into_iter().map(|(k, v)| (k.into(), Some(v.into())));
@@ -155,7 +155,7 @@ impl Lsm {
     }
 }
 
-impl Engine for Lsm {
+impl BenchEngine for Lsm {
     fn apply(&mut self, batch: Batch, upto: u64) -> Result<()> {
         use lsm_tree::AbstractTree;
         let mut ingestion = self.tree.ingestion()?;
@@ -227,7 +227,7 @@ impl Fjall {
     }
 }
 
-impl Engine for Fjall {
+impl BenchEngine for Fjall {
     fn apply(&mut self, batch: Batch, upto: u64) -> Result<()> {
         let mut ingestion = self.space.start_ingestion()?;
         ingestion.write(APPLIED, upto.to_be_bytes())?;
@@ -287,7 +287,7 @@ impl Redb {
     }
 }
 
-impl Engine for Redb {
+impl BenchEngine for Redb {
     fn apply(&mut self, batch: Batch, upto: u64) -> Result<()> {
         let write = self.db.begin_write()?;
         {
@@ -349,7 +349,7 @@ impl Heed {
     }
 }
 
-impl Engine for Heed {
+impl BenchEngine for Heed {
     fn apply(&mut self, batch: Batch, upto: u64) -> Result<()> {
         let mut write = self.env.write_txn()?;
         self.map.put(&mut write, APPLIED, &upto.to_be_bytes())?;

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use engine::{Batch, Engine};
+use engine::{Batch, BenchEngine};
 use measure::timed;
 
 const BATCH_KEYS: u64 = 100_000;
@@ -95,7 +95,7 @@ fn main() -> Result<()> {
     kills(&name, &path, millions)
 }
 
-fn load(engine: &mut dyn Engine, keys: u64) -> Result<u64> {
+fn load(engine: &mut dyn BenchEngine, keys: u64) -> Result<u64> {
     let mut upto = engine.applied()?;
     let (mut spent, mut wall) = (0.0, 0.0);
     for first in (0..keys).step_by(BATCH_KEYS as usize) {
@@ -116,7 +116,7 @@ fn load(engine: &mut dyn Engine, keys: u64) -> Result<u64> {
     Ok(upto)
 }
 
-fn feed(engine: &mut dyn Engine, keys: u64, batches: u64, mut upto: u64) -> Result<u64> {
+fn feed(engine: &mut dyn BenchEngine, keys: u64, batches: u64, mut upto: u64) -> Result<u64> {
     let written = measure::written();
     let (mut spent, mut count, mut bytes) = (0.0, 0, 0);
     let mut walls = Vec::new();
@@ -144,7 +144,7 @@ fn feed(engine: &mut dyn Engine, keys: u64, batches: u64, mut upto: u64) -> Resu
     Ok(upto)
 }
 
-fn read(engine: &dyn Engine, keys: u64) -> Result<()> {
+fn read(engine: &dyn BenchEngine, keys: u64) -> Result<()> {
     // The second round is warm.
     for round in ["first", "second"] {
         let (found, wall, cpu) = timed(|| -> Result<u64> {

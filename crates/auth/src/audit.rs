@@ -132,7 +132,7 @@ impl AuditRecord {
 }
 
 /// Where decisions are told to. Calls come from the threads that serve and must return at once.
-pub trait Trail: Send + Sync {
+pub trait AuditSink: Send + Sync {
     /// Whether decisions about reading are wanted too.
     fn keeps_reads(&self) -> bool;
 

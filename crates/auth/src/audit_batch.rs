@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{AuditRecord, Trail};
+use crate::{AuditRecord, AuditSink};
 
 /// Names that a summarized record lists; the others are only counted.
 pub const BATCH_NAMES_MAX: usize = 10;
@@ -15,28 +15,28 @@ const BATCH_RECORDS_MAX: usize = 16;
 /// Collects the decisions of one request and passes them on when it is dropped: one record for all
 /// decisions with the same action, outcome and reason.
 pub struct AuditBatch {
-    trail: Arc<dyn Trail>,
+    sink: Arc<dyn AuditSink>,
     records: Mutex<Vec<AuditRecord>>,
 }
 
 impl AuditBatch {
-    /// An empty batch whose records go to `trail`.
+    /// An empty batch whose records go to `sink`.
     #[must_use]
-    pub fn new(trail: Arc<dyn Trail>) -> Self {
+    pub fn new(sink: Arc<dyn AuditSink>) -> Self {
         Self {
-            trail,
+            sink,
             records: Mutex::default(),
         }
     }
 }
 
-impl Trail for AuditBatch {
+impl AuditSink for AuditBatch {
     fn keeps_reads(&self) -> bool {
-        self.trail.keeps_reads()
+        self.sink.keeps_reads()
     }
 
     fn is_ready(&self) -> bool {
-        self.trail.is_ready()
+        self.sink.is_ready()
     }
 
     fn record(&self, record: AuditRecord) {
@@ -94,7 +94,7 @@ fn shared_folder<'a>(left: &'a str, right: &str) -> &'a str {
 impl Drop for AuditBatch {
     fn drop(&mut self) {
         for record in self.records.get_mut().drain(..) {
-            self.trail.record(record);
+            self.sink.record(record);
         }
     }
 }
@@ -107,7 +107,7 @@ mod tests {
     #[derive(Default)]
     struct Recorder(Mutex<Vec<AuditRecord>>);
 
-    impl Trail for Recorder {
+    impl AuditSink for Recorder {
         fn keeps_reads(&self) -> bool {
             false
         }

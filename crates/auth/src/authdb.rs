@@ -57,7 +57,7 @@ pub struct Authdb {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Letters {
+struct Privileges {
     read: bool,
     lookup: bool,
     insert: bool,
@@ -67,7 +67,7 @@ struct Letters {
     lock: bool,
 }
 
-impl Letters {
+impl Privileges {
     fn actions(self) -> Vec<&'static str> {
         let mut actions = Vec::new();
         if self.read {
@@ -94,15 +94,15 @@ impl Letters {
 }
 
 /// Letters that give, and those behind a dash that take away.
-fn letters(text: &str) -> Option<(Letters, Letters)> {
-    let mut both = (Letters::default(), Letters::default());
+fn letters(text: &str) -> Option<(Privileges, Privileges)> {
+    let mut both = (Privileges::default(), Privileges::default());
     let mut takes = false;
     for letter in text.chars() {
         let set = if takes { &mut both.1 } else { &mut both.0 };
         match letter {
             '-' if !takes => takes = true,
             'a' => {
-                *set = Letters {
+                *set = Privileges {
                     read: true,
                     lookup: true,
                     insert: true,
@@ -126,13 +126,13 @@ fn letters(text: &str) -> Option<(Letters, Letters)> {
 }
 
 /// Whom a record is for, and under which conditions.
-struct Who {
+struct RecordSubject {
     holder: Option<AuthdbHolder>,
     condition: serde_json::Map<String, Value>,
 }
 
 #[derive(Default)]
-struct Names {
+struct Definitions {
     templates: BTreeMap<String, Vec<String>>,
     compounds: BTreeMap<String, Vec<(char, String)>>,
 }
@@ -149,7 +149,7 @@ impl Authdb {
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut all = Self::default();
-        let mut names = Names::default();
+        let mut names = Definitions::default();
         let records = records(text);
         // What is named may stand behind what names it.
         for (_, _, words) in &records {
@@ -206,7 +206,7 @@ impl Authdb {
         policies
     }
 
-    fn take(&mut self, words: &[String], names: &Names, told: &mut AuthdbLine) {
+    fn take(&mut self, words: &[String], names: &Definitions, told: &mut AuthdbLine) {
         let (Some(kind), Some(name)) = (words.first(), words.get(1)) else {
             return told.fail("it is no record".to_owned());
         };
@@ -236,7 +236,14 @@ impl Authdb {
         }
     }
 
-    fn give(&mut self, who: &Who, name: &str, path: &str, text: &str, told: &mut AuthdbLine) {
+    fn give(
+        &mut self,
+        who: &RecordSubject,
+        name: &str,
+        path: &str,
+        text: &str,
+        told: &mut AuthdbLine,
+    ) {
         let Some((gives, takes)) = letters(text) else {
             return told.fail(format!("left out: {text:?} are no letters"));
         };
@@ -285,7 +292,7 @@ impl Authdb {
     fn add(
         &mut self,
         holder: &AuthdbHolder,
-        who: &Who,
+        who: &RecordSubject,
         effect: &str,
         actions: &[&str],
         resource: Vec<String>,
@@ -351,7 +358,7 @@ fn records(text: &str) -> Vec<(usize, String, Vec<String>)> {
 /// Pairs of a path and letters; a word that begins otherwise names a template.
 fn expand(
     words: &[String],
-    names: &Names,
+    names: &Definitions,
     depth: usize,
     pairs: &mut Vec<(String, String)>,
 ) -> Result<(), String> {
@@ -376,7 +383,7 @@ fn expand(
     Ok(())
 }
 
-fn simple(kind: &str, name: &str) -> Result<Who, String> {
+fn simple(kind: &str, name: &str) -> Result<RecordSubject, String> {
     let holder = match (kind, name) {
         ("u", "*") => None,
         ("u", name) => Some(AuthdbHolder::User(name.to_owned())),
@@ -384,14 +391,14 @@ fn simple(kind: &str, name: &str) -> Result<Who, String> {
         ("h", name) => {
             let mut condition = serde_json::Map::new();
             condition.insert("IpAddress".to_owned(), address(name)?);
-            return Ok(Who {
+            return Ok(RecordSubject {
                 holder: None,
                 condition,
             });
         }
         (other, _) => return Err(format!("left out: {other} is no kind of somebody here")),
     };
-    Ok(Who {
+    Ok(RecordSubject {
         holder,
         condition: serde_json::Map::new(),
     })
@@ -407,7 +414,7 @@ fn address(name: &str) -> Result<Value, String> {
 }
 
 /// All parts must be so: the group's policy, for this user, from there.
-fn compound(parts: &[(char, String)]) -> Result<Who, String> {
+fn compound(parts: &[(char, String)]) -> Result<RecordSubject, String> {
     let (mut user, mut group) = (None, None);
     let mut condition = serde_json::Map::new();
     for (kind, name) in parts {
@@ -435,7 +442,7 @@ fn compound(parts: &[(char, String)]) -> Result<Who, String> {
         (None, Some(group)) => Some(AuthdbHolder::Group(group)),
         (None, None) => None,
     };
-    Ok(Who { holder, condition })
+    Ok(RecordSubject { holder, condition })
 }
 
 /// Bucket and what a key begins with, with what patterns mean by a letter made plain.

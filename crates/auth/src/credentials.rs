@@ -302,7 +302,7 @@ pub enum CredentialError {
 }
 
 /// Where fronts look keys up.
-pub trait Credentials: Send + Sync {
+pub trait CredentialStore: Send + Sync {
     /// The key with this id, if it exists and neither it nor its user is disabled.
     fn access_key<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<AccessKey>>>;
 
@@ -318,6 +318,6 @@ pub trait Credentials: Send + Sync {
     /// tokens, whatever the door.
     ///
     /// # Errors
-    /// As [`Credentials::session`].
+    /// As [`CredentialStore::session`].
     fn bearer<'a>(&'a self, token: &'a str, origin: Origin) -> BoxFuture<'a, Result<Caller>>;
 }

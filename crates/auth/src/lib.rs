@@ -2,7 +2,7 @@
 //!
 //! A front proves a credential and gets a [`Caller`]; only the store asks [`fn@authorize`], for all
 //! that a verb touches. This crate owns the rules and the traits, not the tables: users, keys and
-//! documents live in the catalog, behind [`Credentials`] and the store.
+//! documents live in the catalog, behind [`CredentialStore`] and the store.
 
 mod access;
 mod acl;
@@ -29,16 +29,16 @@ pub use access::{BucketAccess, ObjectAccess, Ownership, PublicAccessBlock};
 pub use acl::{Acl, AclError, CannedAcl, GRANTS_MAX, Grant, Grantee, Permission};
 pub use action::{Action, ActionSet, Level};
 pub use age::{AgeError, AgeRecipient, age_encrypt};
-pub use audit::{AuditEvent, AuditOutcome, AuditRecord, Trail};
+pub use audit::{AuditEvent, AuditOutcome, AuditRecord, AuditSink};
 pub use audit_batch::{AuditBatch, BATCH_NAMES_MAX};
 pub use authdb::{AUTHDB_BYTES_MAX, Authdb, AuthdbHolder, AuthdbLine, fuzz_authdb};
 pub use authorize::{
-    Decision, Denied, Details, Reason, Resource, assume, authorize, explain, makes_only_new,
+    AccessDenied, Decision, Details, Reason, Resource, assume, authorize, explain, makes_only_new,
 };
 pub use caller::{Caller, Origin, Principal};
 pub use connection::{AcceptedConnection, UncountedConnection};
 pub use credentials::{
-    AccessKey, CredentialError, Credentials, User, UserKind, UserPolicies, UserPolicy, role_arn,
+    AccessKey, CredentialError, CredentialStore, User, UserKind, UserPolicies, UserPolicy, role_arn,
 };
 pub use facts::{Fact, Facts};
 pub use macaroon::{CaveatError, Caveats, Macaroon, MacaroonError, before_caveat, fuzz_macaroon};
@@ -51,7 +51,7 @@ pub use policy::{
 };
 pub use secret::Secret;
 pub use session::{
-    ALL_UNKEPT, Became, Bounds, Limit, Parent, SESSION_KEY_PREFIX, Session, SessionError,
-    SessionKind, TokenFacts, is_unkept,
+    ALL_CLAIMS_OMITTED, Bounds, Limit, ParentCredential, SESSION_KEY_PREFIX, Session, SessionError,
+    SessionKind, SessionPrincipal, TokenFacts, is_claim_omitted,
 };
 pub use wrap::{SECRET_BYTES_MAX, WrapError, wrapped_with};

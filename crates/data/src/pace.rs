@@ -19,11 +19,11 @@ const NAP_MAX: Duration = Duration::from_millis(250);
 
 /// How much clients ask for; cheap to note, shared by all who must yield to them.
 #[derive(Debug, Default)]
-pub struct Demand {
+pub struct ClientLoad {
     asked: AtomicU64,
 }
 
-impl Demand {
+impl ClientLoad {
     /// A client asked for something.
     pub fn note(&self) {
         self.asked.fetch_add(1, Ordering::Relaxed);
@@ -37,14 +37,14 @@ impl Demand {
 /// A budget; see the module.
 #[derive(Debug)]
 pub struct Pace {
-    demand: Arc<Demand>,
+    demand: Arc<ClientLoad>,
     busy: AtomicU64,
     idle: AtomicU64,
-    turn: Mutex<Turn>,
+    turn: Mutex<Schedule>,
 }
 
 #[derive(Debug)]
-struct Turn {
+struct Schedule {
     /// When the next piece may begin.
     next: Option<Instant>,
     seen: u64,
@@ -54,12 +54,12 @@ struct Turn {
 impl Pace {
     /// A budget in bytes per second; 0 means without limit.
     #[must_use]
-    pub fn new(demand: Arc<Demand>, busy: u64, idle: u64) -> Self {
+    pub fn new(demand: Arc<ClientLoad>, busy: u64, idle: u64) -> Self {
         Self {
             demand,
             busy: AtomicU64::new(busy),
             idle: AtomicU64::new(idle),
-            turn: Mutex::new(Turn {
+            turn: Mutex::new(Schedule {
                 next: None,
                 seen: 0,
                 quiet_since: None,
@@ -99,7 +99,7 @@ impl Pace {
         }
     }
 
-    fn rate(&self, turn: &mut Turn, now: Instant) -> u64 {
+    fn rate(&self, turn: &mut Schedule, now: Instant) -> u64 {
         let seen = self.demand.seen();
         if seen != turn.seen || turn.quiet_since.is_none() {
             turn.seen = seen;
@@ -121,7 +121,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn keeps_to_the_busy_rate_while_clients_ask_and_the_idle_rate_after() {
-        let demand = Arc::new(Demand::default());
+        let demand = Arc::new(ClientLoad::default());
         let pace = Pace::new(Arc::clone(&demand), 1_000, 10_000);
         let began = Instant::now();
         for _ in 0..10 {

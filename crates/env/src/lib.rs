@@ -7,7 +7,7 @@
 
 mod clock;
 pub mod disk;
-pub mod points;
+pub mod fail_points;
 mod rng;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -19,7 +19,7 @@ pub use disk::real::{RealDisk, RealDiskConfig};
 pub use disk::{
     Access, CreateOptions, DirEntry, Disk, DiskError, DiskErrorKind, DiskFile, DiskState, Space,
 };
-pub use points::{Underway, pause, reached, safeguard};
+pub use fail_points::{InterruptionMark, coverage_mark, pause, safeguard};
 pub use rng::{RealRng, Rng};
 
 /// A boxed future, as the object-safe traits of Dewar return it.

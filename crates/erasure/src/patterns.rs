@@ -20,14 +20,14 @@ struct Entry {
 
 /// The patterns and a count of uses that tells which was used last.
 #[derive(Debug, Default)]
-struct Kept {
+struct PatternTable {
     entries: Vec<Entry>,
     uses: u64,
 }
 
 /// A cache that forgets the pattern which was not asked for the longest.
 #[derive(Debug, Default)]
-pub(crate) struct Patterns(Mutex<Kept>);
+pub(crate) struct Patterns(Mutex<PatternTable>);
 
 impl Patterns {
     /// The columns for a pattern, made by `make` if they are not kept.

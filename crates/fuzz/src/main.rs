@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 
-use runner::{Failure, Plan};
+use runner::{Failure, FuzzPlan};
 use targets::TARGETS;
 
 #[derive(Parser)]
@@ -67,7 +67,7 @@ fn main() -> Result<()> {
     let mut failed = 0;
     for target in chosen {
         let limit = Duration::try_from_secs_f64(cli.seconds).context("--seconds")?;
-        let plan = Plan {
+        let plan = FuzzPlan {
             seed,
             limit,
             artifacts: &cli.artifacts,

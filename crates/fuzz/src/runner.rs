@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use crate::mutate::{self, Random};
 
 /// How to run.
-pub(crate) struct Plan<'a> {
+pub(crate) struct FuzzPlan<'a> {
     pub(crate) seed: u64,
     pub(crate) limit: Duration,
     /// Where an input that fails is written.
@@ -45,7 +45,7 @@ pub(crate) fn run(
     name: &str,
     target: fn(&[u8]),
     samples: &[Vec<u8>],
-    plan: &Plan<'_>,
+    plan: &FuzzPlan<'_>,
 ) -> Result<Result<u64, Failure>> {
     let watch = Watch::start(name, plan.artifacts);
     let mut random = Random::new(plan.seed);
@@ -160,7 +160,7 @@ mod tests {
             );
         }
         let dir = tempfile::tempdir().expect("a folder");
-        let plan = Plan {
+        let plan = FuzzPlan {
             seed: 7,
             limit: Duration::from_secs(20),
             artifacts: dir.path(),
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn what_does_not_fail_passes() {
         let dir = tempfile::tempdir().expect("a folder");
-        let plan = Plan {
+        let plan = FuzzPlan {
             seed: 7,
             limit: Duration::from_millis(20),
             artifacts: dir.path(),

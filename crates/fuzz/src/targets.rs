@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use crate::mutate::INPUT_BYTES_MAX;
 
 /// A parser, and inputs to begin with.
-pub(crate) struct Target {
+pub(crate) struct FuzzTarget {
     /// The function's name without `fuzz_`.
     pub(crate) name: &'static str,
     pub(crate) run: fn(&[u8]),
@@ -16,8 +16,12 @@ pub(crate) struct Target {
     files: &'static [&'static str],
 }
 
-const fn target(name: &'static str, run: fn(&[u8]), samples: &'static [&'static [u8]]) -> Target {
-    Target {
+const fn target(
+    name: &'static str,
+    run: fn(&[u8]),
+    samples: &'static [&'static [u8]],
+) -> FuzzTarget {
+    FuzzTarget {
         name,
         run,
         samples,
@@ -25,14 +29,14 @@ const fn target(name: &'static str, run: fn(&[u8]), samples: &'static [&'static 
     }
 }
 
-impl Target {
+impl FuzzTarget {
     const fn files(self, files: &'static [&'static str]) -> Self {
         Self { files, ..self }
     }
 }
 
 /// All of them, by name.
-pub(crate) const TARGETS: &[Target] = &[
+pub(crate) const TARGETS: &[FuzzTarget] = &[
     target("authdb", dewar_auth::fuzz_authdb, AUTHDBS),
     target(
         "authorization",
@@ -50,11 +54,11 @@ pub(crate) const TARGETS: &[Target] = &[
         "meta/testdata/batch-v1/small.bin",
     ]),
     target("blob_record", dewar_data::blob::fuzz_blob_record, &[]),
-    target("block", dewar_meta::index::runs::fuzz_block, &[])
+    target("block", dewar_meta::index::sorted_runs::fuzz_block, &[])
         .files(&["meta/testdata/runs-v1/index/703b18d3d0873369.run"]),
     target("epoch", dewar_journal::fuzz_epoch, &[])
         .files(&["journal/testdata/journal-v1/disk0/journal/epoch"]),
-    target("footer", dewar_meta::index::runs::fuzz_footer, &[])
+    target("footer", dewar_meta::index::sorted_runs::fuzz_footer, &[])
         .files(&["meta/testdata/runs-v1/index/703b18d3d0873369.run"]),
     target("iam_policy", dewar_auth::fuzz_iam_policy, IAM_POLICIES),
     target("identity", dewar_data::pool::fuzz_identity, &[IDENTITY]),
@@ -63,8 +67,12 @@ pub(crate) const TARGETS: &[Target] = &[
         "journal/testdata/journal-v1/disk0/journal/00000001.log",
     ]),
     target("macaroon", dewar_auth::fuzz_macaroon, MACAROONS),
-    target("manifest", dewar_meta::index::runs::fuzz_manifest, &[])
-        .files(&["meta/testdata/runs-v1/index/manifest"]),
+    target(
+        "manifest",
+        dewar_meta::index::sorted_runs::fuzz_manifest,
+        &[],
+    )
+    .files(&["meta/testdata/runs-v1/index/manifest"]),
     target("multipart", dewar_s3::form::fuzz_multipart, &[FORM]),
     target("policy", dewar_s3::form::fuzz_policy, &[POLICY]),
     target("presigned", dewar_s3::sigv4::fuzz_presigned, &[PRESIGNED]),
@@ -174,7 +182,7 @@ const PRESIGNED_V2: &[u8] = b"AWSAccessKeyId=AKIAIOSFODNN7EXAMPLE&Expires=114188
     vjbyPxybdZaNmGa%2ByT272YEAiv4%3D&response-content-type=text%2Fplain";
 
 /// Inputs to begin with; nothing at all is one of them.
-pub(crate) fn samples(target: &Target) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn samples(target: &FuzzTarget) -> Result<Vec<Vec<u8>>> {
     let mut samples = vec![Vec::new()];
     samples.extend(target.samples.iter().map(|sample| sample.to_vec()));
     for file in target.files {
@@ -192,7 +200,7 @@ pub(crate) fn samples(target: &Target) -> Result<Vec<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::{Plan, run};
+    use crate::runner::{FuzzPlan, run};
 
     /// A moment of garbage for every parser, in every run of the tests.
     #[test]
@@ -200,7 +208,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         for target in TARGETS {
             let limit = std::time::Duration::from_millis(150);
-            let plan = Plan {
+            let plan = FuzzPlan {
                 seed: 1,
                 limit,
                 artifacts: dir.path(),

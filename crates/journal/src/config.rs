@@ -14,7 +14,7 @@ pub struct JournalConfig {
     /// Bytes of one file; a multiple of 4096, at least 64 KiB. The largest record must fit.
     pub file_bytes: u64,
     /// Files in use at most, per holder; at least [`JournalConfig::FILES_LEAST`]. Two of them are kept from
-    /// [`crate::Room::Ordinary`], one of these for [`crate::Room::Last`].
+    /// [`crate::LogReserve::Ordinary`], one of these for [`crate::LogReserve::Last`].
     pub files_max: usize,
     /// Bytes that may wait for their acknowledgement; more have to wait in `admit`.
     pub unacked_bytes_max: usize,

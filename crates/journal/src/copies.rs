@@ -6,7 +6,9 @@ use bytes::Bytes;
 use dewar_env::{DiskErrorKind, DiskFile};
 use dewar_types::DiskId;
 
-use crate::format::{BLOCK_BYTES, Place, RECORD_HEADER_BYTES, RecordHeader, verify_record};
+use crate::format::{
+    BLOCK_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordPosition, verify_record,
+};
 
 /// What is read ahead of a record, in bytes.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -83,7 +85,7 @@ impl FileCopy {
 
 /// A record that verified.
 #[derive(Clone, Debug)]
-pub(crate) struct Verified {
+pub(crate) struct VerifiedRecord {
     pub(crate) header: RecordHeader,
     /// Header and body.
     pub(crate) raw: Bytes,
@@ -91,7 +93,7 @@ pub(crate) struct Verified {
 
 /// All copies of one file that there are.
 #[derive(Debug)]
-pub(crate) struct Copies {
+pub(crate) struct FileCopies {
     copies: Vec<FileCopy>,
     file_bytes: u64,
     /// The copy that served last.
@@ -100,7 +102,7 @@ pub(crate) struct Copies {
     pub(crate) mended: u64,
 }
 
-impl Copies {
+impl FileCopies {
     pub(crate) fn new(copies: Vec<FileCopy>, file_bytes: u64) -> Self {
         Self {
             copies,
@@ -126,10 +128,10 @@ impl Copies {
     /// one that served last does not do. `again`: with fresh bytes.
     pub(crate) async fn record(
         &mut self,
-        places: &[Place],
+        places: &[RecordPosition],
         again: bool,
         wanted: impl Fn(&RecordHeader) -> bool + Send + Sync,
-    ) -> Option<(Place, Verified)> {
+    ) -> Option<(RecordPosition, VerifiedRecord)> {
         let count = self.copies.len();
         for copy in &mut self.copies {
             copy.stumbled = false;
@@ -154,9 +156,9 @@ impl Copies {
     async fn try_copy(
         &mut self,
         index: usize,
-        place: &Place,
+        place: &RecordPosition,
         wanted: &(impl Fn(&RecordHeader) -> bool + Send + Sync),
-    ) -> Option<Verified> {
+    ) -> Option<VerifiedRecord> {
         let copy = &mut self.copies[index];
         let head = copy.bytes(place.offset, RECORD_HEADER_BYTES).await?;
         let header = RecordHeader::parse(&head)?;
@@ -168,14 +170,19 @@ impl Copies {
         let raw = copy.bytes(place.offset, len).await?;
         let verified = verify_record(&raw, place);
         copy.torn |= !verified;
-        verified.then_some(Verified { header, raw })
+        verified.then_some(VerifiedRecord { header, raw })
     }
 
     /// Whether any copy has, at a block boundary from `place` on, an intact record that says that
     /// records after `end` had been acknowledged. Gives how far they had been.
-    pub(crate) async fn evidence(&mut self, place: Place, epoch: u64, end: u64) -> Option<u64> {
+    pub(crate) async fn evidence(
+        &mut self,
+        place: RecordPosition,
+        epoch: u64,
+        end: u64,
+    ) -> Option<u64> {
         for index in 0..self.copies.len() {
-            let mut at = Place {
+            let mut at = RecordPosition {
                 offset: place.offset.next_multiple_of(BLOCK_BYTES),
                 ..place
             };

@@ -3,7 +3,7 @@
 use dewar_types::{DiskId, Error, ErrorKind};
 use thiserror::Error as ThisError;
 
-use crate::survey::Shortage;
+use crate::recovery_scan::QuorumShortage;
 use crate::{EpochId, Seq};
 
 /// Why a journal could not be opened or made.
@@ -42,7 +42,7 @@ pub enum OpenError {
         needed(.0),
         listed(&.0.away)
     )]
-    TooFewLeft(Shortage),
+    TooFewLeft(QuorumShortage),
     /// Too few disks to write to.
     #[error("{found} disks can be written and {needed} are needed for the journal")]
     TooFewWritable {
@@ -71,7 +71,7 @@ pub enum OpenError {
 }
 
 /// How many must be there, and how many new ones are already.
-fn needed(shortage: &Shortage) -> String {
+fn needed(shortage: &QuorumShortage) -> String {
     match shortage.new {
         0 => format!("{} ", shortage.needed),
         new => format!("with {new} new ones that are there {} ", shortage.needed),

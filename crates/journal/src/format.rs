@@ -25,13 +25,13 @@ pub(crate) const fn framed_bytes(body: usize) -> usize {
 
 /// Where a record stands; part of what its checksum covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RecordPosition {
     pub(crate) epoch: EpochId,
     pub(crate) file: u64,
     pub(crate) offset: u64,
 }
 
-impl Place {
+impl RecordPosition {
     fn bytes(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
         bytes[..16].copy_from_slice(&self.epoch.0.to_be_bytes());
@@ -97,14 +97,14 @@ impl RecordHeader {
 }
 
 /// Fills in the checksum of an encoded record (header and body, without padding).
-pub(crate) fn seal_record(record: &mut [u8], place: &Place) -> u32 {
+pub(crate) fn seal_record(record: &mut [u8], place: &RecordPosition) -> u32 {
     let crc = record_crc(&record[4..], place);
     record[..4].copy_from_slice(&crc.to_le_bytes());
     crc
 }
 
 /// Whether these are a record's header and body as they were written for this place.
-pub(crate) fn verify_record(record: &[u8], place: &Place) -> bool {
+pub(crate) fn verify_record(record: &[u8], place: &RecordPosition) -> bool {
     #[cfg(test)]
     if sabotage::skipped() {
         return record.len() >= RECORD_HEADER_BYTES;
@@ -115,7 +115,7 @@ pub(crate) fn verify_record(record: &[u8], place: &Place) -> bool {
             || !dewar_env::safeguard("checksums of journal records"))
 }
 
-fn record_crc(rest: &[u8], place: &Place) -> u32 {
+fn record_crc(rest: &[u8], place: &RecordPosition) -> u32 {
     checksum::crc32c(&[&place.bytes(), rest])
 }
 
@@ -232,7 +232,7 @@ pub(crate) mod sabotage {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place {
+    const PLACE: RecordPosition = RecordPosition {
         epoch: EpochId(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
         file: 3,
         offset: 8192,
@@ -294,10 +294,13 @@ mod tests {
             assert!(!verify_record(&bad, &PLACE), "bit {bit}");
         }
         let epoch = EpochId(PLACE.epoch.0 ^ 1);
-        assert!(!verify_record(&record, &Place { epoch, ..PLACE }));
-        assert!(!verify_record(&record, &Place { file: 4, ..PLACE }));
+        assert!(!verify_record(&record, &RecordPosition { epoch, ..PLACE }));
+        assert!(!verify_record(
+            &record,
+            &RecordPosition { file: 4, ..PLACE }
+        ));
         let offset = 4096;
-        assert!(!verify_record(&record, &Place { offset, ..PLACE }));
+        assert!(!verify_record(&record, &RecordPosition { offset, ..PLACE }));
         assert!(!verify_record(&[0; 64], &PLACE), "zeros are no record");
     }
 

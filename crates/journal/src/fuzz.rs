@@ -8,12 +8,12 @@ use dewar_env::{BoxFuture, DiskError, DiskErrorKind, DiskFile};
 use dewar_types::DiskId;
 use futures_util::FutureExt;
 
-use crate::chain::{Chain, Source, Start};
 use crate::copies::FileCopy;
 use crate::epoch::{EpochFile, EpochId, Span};
 use crate::format::{
-    BLOCK_BYTES, FileHeader, Place, RECORD_HEADER_BYTES, RecordHeader, seal_record,
+    BLOCK_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordPosition, seal_record,
 };
+use crate::log_reader::{CopySource, LogReader, ReadStart};
 
 /// The epoch file: nothing panics, and what is read is written as it was.
 pub fn fuzz_epoch(bytes: &[u8]) {
@@ -58,13 +58,13 @@ fn walk(bytes: &[u8]) {
         prev: first.prev,
         last: None,
     };
-    let start = Start {
+    let start = ReadStart {
         file: FILE,
         first: first.seq,
         prev: first.prev,
     };
     let source = InMemory(Bytes::copy_from_slice(bytes));
-    let mut chain = Chain::new(source, bytes.len() as u64, vec![span], start);
+    let mut chain = LogReader::new(source, bytes.len() as u64, vec![span], start);
     let mut last = None;
     // Everything is in memory, so nothing is waited for.
     while let Some(Ok(Some(link))) = chain.next().now_or_never() {
@@ -91,7 +91,7 @@ fn with_checksums(bytes: &[u8]) -> Vec<u8> {
             record[8..16].copy_from_slice(&u64::wrapping_add(seq, 1).to_le_bytes());
             record[32..36].copy_from_slice(&u32::to_le_bytes(crc));
         }
-        let place = Place {
+        let place = RecordPosition {
             epoch: EPOCH,
             file: FILE,
             offset: offset as u64,
@@ -109,7 +109,7 @@ fn with_checksums(bytes: &[u8]) -> Vec<u8> {
 #[derive(Debug)]
 struct InMemory(Bytes);
 
-impl Source for InMemory {
+impl CopySource for InMemory {
     fn copies(&self, _: EpochId, file: u64) -> BoxFuture<'_, Vec<FileCopy>> {
         let copy = || FileCopy::new(DiskId(1), Arc::new(Self(self.0.clone())));
         let copies = (file == FILE).then(copy).into_iter().collect();

@@ -15,10 +15,10 @@ use dewar_env::DiskError;
 use dewar_types::DiskId;
 use parking_lot::Mutex;
 
-use crate::epoch::Member;
+use crate::epoch::JournalMember;
 use crate::format::{BLOCK_BYTES, FileHeader};
-use crate::lane::{JOURNAL_DIR, name_number, open_slot};
-use crate::log::{Phase, Shared, State};
+use crate::log::{LogPhase, LogState, SharedLog};
+use crate::replica::{JOURNAL_DIR, name_number, open_slot};
 
 /// Which members were looked through since they hold nothing.
 #[derive(Debug, Default)]
@@ -38,9 +38,9 @@ impl Leftovers {
     /// The members to look through now, which are busy from now on; `holding` has or will have files.
     pub(crate) fn due(
         &mut self,
-        state: &State,
+        state: &LogState,
         holding: impl Fn(DiskId) -> bool,
-    ) -> Vec<Arc<Member>> {
+    ) -> Vec<Arc<JournalMember>> {
         let mut due = Vec::new();
         for member in &state.members {
             let id = member.id;
@@ -62,16 +62,20 @@ impl Leftovers {
 }
 
 /// Whether m+1 holders have everything that is needed.
-pub(crate) fn is_whole(state: &State) -> bool {
+pub(crate) fn is_whole(state: &LogState) -> bool {
     let complete = state
         .lanes
         .iter()
         .filter(|lane| lane.failure().is_none() && lane.missing_count() == 0);
-    state.phase == Phase::Running && complete.count() >= state.quorum
+    state.phase == LogPhase::Running && complete.count() >= state.quorum
 }
 
 /// Looks through a member, and removes what is left of the journal on it.
-pub(crate) async fn sweep(shared: Arc<Shared>, member: Arc<Member>, all: Arc<Mutex<Leftovers>>) {
+pub(crate) async fn sweep(
+    shared: Arc<SharedLog>,
+    member: Arc<JournalMember>,
+    all: Arc<Mutex<Leftovers>>,
+) {
     let swept = remove_files(&shared, &member).await;
     let mut all = all.lock();
     all.busy.remove(&member.id);
@@ -88,7 +92,7 @@ pub(crate) async fn sweep(shared: Arc<Shared>, member: Arc<Member>, all: Arc<Mut
 }
 
 /// Whether none is left.
-async fn remove_files(shared: &Shared, member: &Member) -> Result<bool, DiskError> {
+async fn remove_files(shared: &SharedLog, member: &JournalMember) -> Result<bool, DiskError> {
     for entry in member.disk.list(JOURNAL_DIR).await? {
         let path = format!("{JOURNAL_DIR}/{}", entry.name);
         if name_number(&path).is_none() {
@@ -113,7 +117,9 @@ async fn remove_files(shared: &Shared, member: &Member) -> Result<bool, DiskErro
             }
         }
         member.disk.remove(&slot.path).await?;
-        dewar_env::reached("an old file of the journal was removed from a disk that holds none");
+        dewar_env::coverage_mark(
+            "an old file of the journal was removed from a disk that holds none",
+        );
     }
     Ok(true)
 }

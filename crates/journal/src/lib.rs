@@ -8,7 +8,7 @@
 //! - [`Journal::admit`] gives room, [`Journal::append`] a sequence and a place in the log,
 //!   [`Journal::durable`] waits for m+1 disks. The order of calls to `append` is the order of the
 //!   log, and records become durable in that order.
-//! - [`Hold`]s say who still needs what; files below all of them are used again.
+//! - [`RetentionPin`]s say who still needs what; files below all of them are used again.
 //! - [`epoch`] says which disks take part; [`open`] how what is on them becomes a log again;
 //!   [`keeper`] what happens when a disk fails meanwhile. docs/formats/journal.md draws the bytes.
 //!
@@ -19,26 +19,26 @@
 //! # Cancellation
 //! Dropping any future of this crate is harmless; an appended record may become durable anyway.
 
+mod backfill;
 mod buffer;
-mod catalog;
-mod chain;
 mod checksum;
 mod config;
 mod copies;
 mod epoch;
 mod error;
-mod fill;
+mod file_inventory;
 mod format;
 mod fuzz;
-mod hold;
-mod keeper;
-mod lane;
 mod leftovers;
 mod log;
+mod log_reader;
+mod membership;
 mod open;
 mod recovery;
+mod recovery_scan;
+mod replica;
+mod retention_pin;
 mod status;
-mod survey;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -54,15 +54,15 @@ pub use config::JournalConfig;
 pub use epoch::EpochId;
 pub use error::OpenError;
 pub use fuzz::{fuzz_epoch, fuzz_journal_file};
-pub use hold::Hold;
-pub use log::{Counters, Permit, Room};
-pub use open::Loss;
+pub use log::{Counters, LogReserve, Permit};
+pub use open::AcceptedLoss;
 pub use recovery::Recovery;
+pub use recovery_scan::QuorumShortage;
+pub use retention_pin::RetentionPin;
 pub use status::{JournalState, Status};
-pub use survey::Shortage;
 
-use keeper::Tasks;
-use log::Shared;
+use log::SharedLog;
+use membership::BackgroundTasks;
 
 /// The place of a record in the log; the first is 1.
 pub type Seq = u64;
@@ -71,12 +71,12 @@ pub type Seq = u64;
 /// happens, but nothing new is begun: see [`Journal::close`].
 #[derive(Clone)]
 pub struct Journal {
-    shared: Arc<Shared>,
-    tasks: Arc<Tasks>,
+    shared: Arc<SharedLog>,
+    tasks: Arc<BackgroundTasks>,
 }
 
 impl Journal {
-    fn new(shared: Arc<Shared>, tasks: Arc<Tasks>) -> Self {
+    fn new(shared: Arc<SharedLog>, tasks: Arc<BackgroundTasks>) -> Self {
         Self { shared, tasks }
     }
 
@@ -114,7 +114,7 @@ impl Journal {
     /// # Errors
     /// If a file was written by a later version of Dewar.
     pub async fn beyond(disks: &[(DiskId, Arc<dyn Disk>)], known: Seq) -> Result<Seq, Error> {
-        let mark = survey::high_mark(disks).await?;
+        let mark = recovery_scan::high_mark(disks).await?;
         Ok(mark.max(known) + open::GAP)
     }
 
@@ -140,7 +140,7 @@ impl Journal {
         env: Env,
         disks: Vec<(DiskId, Arc<dyn Disk>)>,
         config: JournalConfig,
-    ) -> Result<Option<Loss>, OpenError> {
+    ) -> Result<Option<AcceptedLoss>, OpenError> {
         open::loss(env, disks, config).await
     }
 
@@ -153,7 +153,7 @@ impl Journal {
         env: Env,
         disks: Vec<(DiskId, Arc<dyn Disk>)>,
         config: JournalConfig,
-    ) -> Result<Option<Shortage>, OpenError> {
+    ) -> Result<Option<QuorumShortage>, OpenError> {
         open::shortage(env, disks, config).await
     }
 
@@ -162,7 +162,7 @@ impl Journal {
     /// # Errors
     /// [`dewar_types::ErrorKind::TooLarge`] if it can never fit,
     /// [`dewar_types::ErrorKind::Unavailable`] while too few disks can be written.
-    pub async fn admit(&self, bytes: usize, room: Room) -> Result<Permit, Error> {
+    pub async fn admit(&self, bytes: usize, room: LogReserve) -> Result<Permit, Error> {
         self.shared.admit(bytes, room).await
     }
 
@@ -197,8 +197,8 @@ impl Journal {
 
     /// Keeps the records after `seq` until the hold is advanced or released.
     #[must_use]
-    pub fn hold(&self, name: &str, seq: Seq) -> Hold {
-        Hold::new(Arc::clone(&self.shared), name, seq)
+    pub fn hold(&self, name: &str, seq: Seq) -> RetentionPin {
+        RetentionPin::new(Arc::clone(&self.shared), name, seq)
     }
 
     /// Which part of the log, in thousandths of what ordinary records may use, would be kept for
@@ -238,7 +238,7 @@ impl Journal {
     /// [`ErrorKind::InvalidArgument`] for such a disk.
     pub async fn check(&self, id: DiskId, disk: &dyn Disk) -> Result<(), Error> {
         let lineage = self.shared.state.lock().epoch.lineage;
-        if survey::is_given_up(disk, lineage).await {
+        if recovery_scan::is_given_up(disk, lineage).await {
             let mut state = self.shared.state.lock();
             // A member was there when the loss was accepted. Whoever asks is told from now on.
             if !state.epoch.members.contains(&id) {
@@ -266,7 +266,7 @@ impl Journal {
             let known = state.members.iter().find(|known| known.id == id);
             let member = match known {
                 Some(known) => known.succeed(disk),
-                None => epoch::Member::new(id, disk),
+                None => epoch::JournalMember::new(id, disk),
             };
             state.members.retain(|known| known.id != id);
             state.members.push(Arc::clone(&member));
@@ -300,7 +300,7 @@ impl Journal {
                 state.returning.insert(id);
             }
         }
-        dewar_env::reached("a removed disk was taken back by the journal");
+        dewar_env::coverage_mark("a removed disk was taken back by the journal");
         self.attach(id, disk).await
     }
 
@@ -320,7 +320,7 @@ impl Journal {
     /// [`ErrorKind::Unavailable`] when it did not come to pass within `patience`; it goes on
     /// nevertheless.
     pub async fn remove(&self, id: DiskId, patience: Duration) -> Result<(), Error> {
-        let removed = |state: &log::State| state.epoch.removed.contains(&id);
+        let removed = |state: &log::LogState| state.epoch.removed.contains(&id);
         {
             let mut state = self.shared.state.lock();
             if removed(&state) {
@@ -374,8 +374,9 @@ impl Journal {
             if left > state.epoch.m as usize || !state.epoch.members.contains(&id) {
                 return Ok(false);
             }
-            let here =
-                |member: &Arc<epoch::Member>| member.id == id && member.disk.state().readable();
+            let here = |member: &Arc<epoch::JournalMember>| {
+                member.id == id && member.disk.state().readable()
+            };
             if state.members.iter().any(here) {
                 let message = format!("disk {id} is there and cannot be declared lost");
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
@@ -383,7 +384,7 @@ impl Journal {
             state.leaving.insert(id);
             state.lost.insert(id);
         }
-        dewar_env::reached("a member was declared lost");
+        dewar_env::coverage_mark("a member was declared lost");
         tracing::warn!(disk = %id, "the journal goes on without a disk that was declared lost");
         self.shared.attention.notify_one();
         Ok(true)
@@ -423,7 +424,7 @@ impl Journal {
     /// # Errors
     /// If something that was appended did not become durable in time.
     pub async fn close(&self, patience: Duration) -> Result<(), Error> {
-        keeper::close(&self.shared, &self.tasks, patience).await
+        membership::close(&self.shared, &self.tasks, patience).await
     }
 }
 

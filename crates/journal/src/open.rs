@@ -18,16 +18,16 @@ use dewar_env::{Disk, Env};
 use dewar_types::{DiskId, Error, ErrorKind};
 use tokio::runtime::Handle;
 
-use crate::catalog::{Catalog, HeaderState, OnDisk};
-use crate::chain::Chain;
 use crate::config::JournalConfig;
-use crate::epoch::{Epoch, EpochFile, EpochId, Member, Publication, Span, lists, publish};
+use crate::epoch::{Epoch, EpochFile, EpochId, JournalMember, Publication, Span, lists, publish};
 use crate::error::{OpenError, listed};
-use crate::keeper::Tasks;
-use crate::lane::{Found, Lane, Slot};
-use crate::log::{Beginning, Phase, Room, Shared};
+use crate::file_inventory::{FileInventory, HeaderState, InventoryEntry};
+use crate::log::{LogPhase, LogReserve, SharedLog, WriteStart};
+use crate::log_reader::LogReader;
+use crate::membership::BackgroundTasks;
 use crate::recovery::Recovery;
-use crate::survey::{EpochFiles, Identified, Shortage, Survey, read_all};
+use crate::recovery_scan::{EpochFiles, Identified, QuorumShortage, RecoveryScan, read_all};
+use crate::replica::{FileSlot, ReplicaInventory, ReplicaWriter};
 use crate::{Journal, Seq};
 
 /// Sequences left out after a loss was accepted, so that none is given twice.
@@ -50,7 +50,7 @@ pub(crate) async fn create(
         }
         number = number.max(file.number());
     }
-    let start = Fresh {
+    let start = NewLineage {
         number: number + 1,
         former: Vec::new(),
         file: 0,
@@ -98,12 +98,12 @@ pub(crate) async fn found(
     former.sort_unstable();
     former.dedup();
     let number = files.values().map(EpochFile::number).max().unwrap_or(0);
-    let catalog = Catalog::read(disks).await?;
+    let catalog = FileInventory::read(disks).await?;
     let last_file = catalog.files.iter().filter_map(|file| match file.state {
         HeaderState::Intact(header) => Some(header.file),
         _ => None,
     });
-    let start = Fresh {
+    let start = NewLineage {
         number: number + 1,
         former,
         file: last_file.max().map_or(0, |last| last + 1),
@@ -127,14 +127,14 @@ pub(crate) async fn found(
 }
 
 /// Where a lineage begins.
-struct Fresh {
+struct NewLineage {
     number: u64,
     former: Vec<EpochId>,
     file: u64,
     floor: Seq,
 }
 
-impl Fresh {
+impl NewLineage {
     /// The first epoch of a lineage, of all these disks.
     fn epoch(
         self,
@@ -195,7 +195,7 @@ pub(crate) async fn open(
 
 /// What an opening loses that accepts a loss.
 #[derive(Debug)]
-pub struct Loss {
+pub struct AcceptedLoss {
     /// Why the journal does not open without one.
     pub why: OpenError,
     /// Number of the newest epoch that was found.
@@ -217,7 +217,7 @@ pub(crate) async fn loss(
     env: Env,
     disks: Vec<Identified>,
     config: JournalConfig,
-) -> Result<Option<Loss>, OpenError> {
+) -> Result<Option<AcceptedLoss>, OpenError> {
     let mut opening = Opening::survey(env, disks, config).await?;
     let rule = opening.survey.check().err();
     let mut chain = opening.chain();
@@ -234,7 +234,7 @@ pub(crate) async fn loss(
         return Ok(None);
     };
     let end = chain.end().max(opening.floor);
-    Ok(Some(Loss {
+    Ok(Some(AcceptedLoss {
         why,
         epoch: opening.survey.epoch.number,
         members: opening.survey.epoch.members.len(),
@@ -250,7 +250,7 @@ pub(crate) async fn shortage(
     env: Env,
     disks: Vec<Identified>,
     config: JournalConfig,
-) -> Result<Option<Shortage>, OpenError> {
+) -> Result<Option<QuorumShortage>, OpenError> {
     let mut opening = Opening::survey(env, disks, config).await?;
     opening.survey.check()?;
     Ok(opening.survey.shortage(&opening.config))
@@ -259,8 +259,8 @@ pub(crate) async fn shortage(
 struct Opening {
     env: Env,
     config: JournalConfig,
-    survey: Survey,
-    catalog: Arc<Catalog>,
+    survey: RecoveryScan,
+    catalog: Arc<FileInventory>,
     /// Records up to this one are not needed.
     floor: Seq,
     /// Records up to this one had been acknowledged for certain.
@@ -276,8 +276,8 @@ impl Opening {
         config: JournalConfig,
     ) -> Result<Self, OpenError> {
         config.check()?;
-        let mut survey = Survey::read(&disks).await?;
-        let catalog = Catalog::read(&survey.disks).await?;
+        let mut survey = RecoveryScan::read(&disks).await?;
+        let catalog = FileInventory::read(&survey.disks).await?;
         for disk in &catalog.failed {
             survey.exclude(*disk);
         }
@@ -292,15 +292,15 @@ impl Opening {
         })
     }
 
-    fn chain(&self) -> Chain<Arc<Catalog>> {
+    fn chain(&self) -> LogReader<Arc<FileInventory>> {
         let (spans, start) = self.catalog.start(&self.survey.epoch, self.floor);
         let sizes = self.catalog.files.iter().map(|file| file.bytes);
         let file_bytes = sizes.max().unwrap_or(self.config.file_bytes);
-        Chain::new(Arc::clone(&self.catalog), file_bytes, spans, start)
+        LogReader::new(Arc::clone(&self.catalog), file_bytes, spans, start)
     }
 
     /// Refuses a chain that is known to be shorter than it was.
-    async fn check_end(&self, chain: &mut Chain<Arc<Catalog>>) -> Result<(), OpenError> {
+    async fn check_end(&self, chain: &mut LogReader<Arc<FileInventory>>) -> Result<(), OpenError> {
         let end = chain.end();
         let mut unreadable = chain.unreadable().to_vec();
         let evidence = chain.evidence().await.unwrap_or(0).max(self.acked);
@@ -345,14 +345,14 @@ impl Opening {
             span.first = end + 1;
         }
         let again = self.chain().erased();
-        let beginning = Beginning {
+        let beginning = WriteStart {
             epoch,
             members: Vec::new(),
             lanes: Vec::new(),
-            phase: Phase::ReadOnly,
+            phase: LogPhase::ReadOnly,
         };
         let floor = self.floor;
-        let shared = Shared::new(self.env, self.config, beginning);
+        let shared = SharedLog::new(self.env, self.config, beginning);
         let recovery = Recovery::new(again, None, floor, end);
         Ok((Journal::new(shared, Arc::default()), recovery))
     }
@@ -370,23 +370,23 @@ impl Opening {
             .iter()
             .map(|(id, disk)| {
                 let found = self.reusable(*id);
-                let lane = Lane::new(*id, Arc::clone(disk), self.config.file_bytes, found);
+                let lane = ReplicaWriter::new(*id, Arc::clone(disk), self.config.file_bytes, found);
                 lane.begin_at(epoch.spans[0].file);
                 lane
             })
             .collect();
         let members: Vec<_> = self.survey.disks.iter().map(member).collect();
-        let beginning = Beginning {
+        let beginning = WriteStart {
             epoch: epoch.clone(),
             members: members.clone(),
             lanes,
-            phase: Phase::Opening,
+            phase: LogPhase::Opening,
         };
-        let shared = Shared::new(self.env.clone(), self.config.clone(), beginning);
+        let shared = SharedLog::new(self.env.clone(), self.config.clone(), beginning);
         self.propose(&shared, &epoch, &members).await?;
         let lanes = shared.state.lock().lanes.clone();
         futures_util::future::join_all(lanes.iter().map(|lane| lane.sync_names())).await;
-        let tasks = Arc::new(Tasks::default());
+        let tasks = Arc::new(BackgroundTasks::default());
         for lane in &shared.state.lock().lanes {
             tasks.tend(&shared, lane);
         }
@@ -403,7 +403,7 @@ impl Opening {
         {
             let mut state = shared.state.lock();
             state.epoch = epoch;
-            state.phase = Phase::Running;
+            state.phase = LogPhase::Running;
             shared.keep_reserve(&mut state);
             for lane in &state.lanes {
                 lane.attention.notify_one();
@@ -462,7 +462,7 @@ impl Opening {
     /// Whether a file can be written anew before the new epoch is confirmed. A member that is away
     /// may have a later epoch confirmed that no other has: it holds nothing that was acknowledged
     /// since, but whoever finds it next goes by it, so its files stay whole until then.
-    fn is_free(&self, file: &OnDisk) -> bool {
+    fn is_free(&self, file: &InventoryEntry) -> bool {
         let epoch = &self.survey.epoch;
         let later = match &file.state {
             HeaderState::Intact(header) => header.epoch_number > epoch.number,
@@ -475,10 +475,10 @@ impl Opening {
     }
 
     /// Files of a disk that nothing needs.
-    fn reusable(&self, disk: DiskId) -> Found {
+    fn reusable(&self, disk: DiskId) -> ReplicaInventory {
         let files = self.catalog.files.iter().filter(|file| file.disk == disk);
         let free = files.filter(|file| self.is_free(file));
-        Found {
+        ReplicaInventory {
             spares: free.map(|file| Arc::clone(&file.slot)).collect(),
             leftovers: Vec::new(),
             name: self.catalog.names.get(&disk).copied().unwrap_or(0),
@@ -486,7 +486,7 @@ impl Opening {
     }
 
     /// Writes the old chain into the new epoch and gives its end.
-    async fn rewrite(&self, shared: &Arc<Shared>) -> Result<Seq, OpenError> {
+    async fn rewrite(&self, shared: &Arc<SharedLog>) -> Result<Seq, OpenError> {
         let mut chain = self.chain();
         loop {
             let link = match chain.next().await {
@@ -502,7 +502,7 @@ impl Opening {
                 continue;
             }
             let body = link.body();
-            let permit = shared.admit(body.len(), Room::Last).await?;
+            let permit = shared.admit(body.len(), LogReserve::Last).await?;
             shared.skip_to(link.record.header.seq);
             shared.append(permit, &[body])?;
         }
@@ -510,12 +510,12 @@ impl Opening {
         let mut end = chain.end().max(self.floor);
         if self.config.accept_loss {
             shared.skip_to(end.max(self.acked) + GAP);
-            let permit = shared.admit(0, Room::Last).await?;
+            let permit = shared.admit(0, LogReserve::Last).await?;
             end = shared.append(permit, &[])?;
         }
         shared.durable(end).await?;
         if chain.mended() > 0 {
-            dewar_env::reached("a record was bad in one copy");
+            dewar_env::coverage_mark("a record was bad in one copy");
         }
         shared.state.lock().counters.mended = chain.mended();
         Ok(end)
@@ -535,9 +535,9 @@ impl Opening {
     /// takes back.
     async fn propose(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedLog>,
         epoch: &Epoch,
-        members: &[Arc<Member>],
+        members: &[Arc<JournalMember>],
     ) -> Result<(), OpenError> {
         if !dewar_env::safeguard("epochs are proposed before they are filled") {
             return Ok(());
@@ -557,10 +557,10 @@ impl Opening {
     /// Makes the new epoch the one that counts.
     async fn confirm(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedLog>,
         mut epoch: Epoch,
         end: Seq,
-        members: &[Arc<Member>],
+        members: &[Arc<JournalMember>],
     ) -> Result<Epoch, OpenError> {
         epoch.acked = end;
         epoch.parent_end = end;
@@ -577,7 +577,7 @@ impl Opening {
     }
 
     /// Files of the old epoch that the holders can use again, and those that must go.
-    fn leftovers(&self, lanes: &[Arc<Lane>]) -> Leftovers {
+    fn leftovers(&self, lanes: &[Arc<ReplicaWriter>]) -> Leftovers {
         let mut leftovers = Leftovers::default();
         for file in &self.catalog.files {
             let lane = lanes.iter().find(|lane| lane.id == file.disk);
@@ -599,12 +599,12 @@ impl Opening {
 
 #[derive(Default)]
 struct Leftovers {
-    reuse: Vec<(Arc<Lane>, Arc<Slot>)>,
+    reuse: Vec<(Arc<ReplicaWriter>, Arc<FileSlot>)>,
     remove: Vec<(Arc<dyn Disk>, String)>,
 }
 
 impl Leftovers {
-    fn clean(self, shared: &Arc<Shared>, tasks: &Arc<Tasks>) {
+    fn clean(self, shared: &Arc<SharedLog>, tasks: &Arc<BackgroundTasks>) {
         for (lane, slot) in self.reuse {
             lane.adopt(slot);
         }
@@ -618,8 +618,8 @@ impl Leftovers {
     }
 }
 
-fn member((id, disk): &Identified) -> Arc<Member> {
-    Member::new(*id, Arc::clone(disk))
+fn member((id, disk): &Identified) -> Arc<JournalMember> {
+    JournalMember::new(*id, Arc::clone(disk))
 }
 
 fn small(m: usize) -> u32 {

@@ -6,24 +6,24 @@ use bytes::Bytes;
 use dewar_types::Error;
 
 use crate::Seq;
-use crate::chain::{Chain, Source, Start};
 use crate::epoch::Span;
-use crate::hold::Hold;
-use crate::log::Shared;
+use crate::log::SharedLog;
+use crate::log_reader::{CopySource, LogReader, ReadStart};
+use crate::retention_pin::RetentionPin;
 
 /// Gives every record after [`Recovery::floor`], oldest first. They are kept while this exists;
 /// register holds for what is still needed before dropping it.
 pub struct Recovery {
-    chain: Chain<Arc<dyn Source>>,
-    hold: Option<Hold>,
+    chain: LogReader<Arc<dyn CopySource>>,
+    hold: Option<RetentionPin>,
     floor: Seq,
     end: Seq,
 }
 
 impl Recovery {
     pub(crate) fn new(
-        chain: Chain<Arc<dyn Source>>,
-        hold: Option<Hold>,
+        chain: LogReader<Arc<dyn CopySource>>,
+        hold: Option<RetentionPin>,
         floor: Seq,
         end: Seq,
     ) -> Self {
@@ -36,19 +36,19 @@ impl Recovery {
     }
 
     /// The records that were written into a new epoch when the journal was opened.
-    pub(crate) fn of_running(shared: &Arc<Shared>, span: Span, floor: Seq, end: Seq) -> Self {
-        let start = Start {
+    pub(crate) fn of_running(shared: &Arc<SharedLog>, span: Span, floor: Seq, end: Seq) -> Self {
+        let start = ReadStart {
             file: span.file,
             first: span.first,
             prev: span.prev,
         };
-        let hold = Hold::new(Arc::clone(shared), "recovery", floor);
+        let hold = RetentionPin::new(Arc::clone(shared), "recovery", floor);
         let span = Span {
             last: Some(end),
             ..span
         };
-        let source: Arc<dyn Source> = Arc::clone(shared) as _;
-        let chain = Chain::new(source, shared.config.file_bytes, vec![span], start);
+        let source: Arc<dyn CopySource> = Arc::clone(shared) as _;
+        let chain = LogReader::new(source, shared.config.file_bytes, vec![span], start);
         Self::new(chain, Some(hold), floor, end)
     }
 

@@ -2,7 +2,7 @@
 
 use dewar_types::DiskId;
 
-use crate::log::{Counters, Phase, Shared};
+use crate::log::{Counters, LogPhase, SharedLog};
 use crate::{EpochId, Seq};
 
 /// Whether a journal takes records.
@@ -67,15 +67,17 @@ pub struct Status {
     pub counters: Counters,
 }
 
-impl Shared {
+impl SharedLog {
     pub(crate) fn status(&self) -> Status {
         let state = self.state.lock();
         let journal_state = match &state.phase {
-            Phase::Running => JournalState::Running,
-            Phase::Opening | Phase::Changing => JournalState::Changing,
-            Phase::Stalled { why } | Phase::Failed { why } => JournalState::Stalled(why.clone()),
-            Phase::ReadOnly => JournalState::ReadOnly,
-            Phase::Closed => JournalState::Closed,
+            LogPhase::Running => JournalState::Running,
+            LogPhase::Opening | LogPhase::Changing => JournalState::Changing,
+            LogPhase::Stalled { why } | LogPhase::Failed { why } => {
+                JournalState::Stalled(why.clone())
+            }
+            LogPhase::ReadOnly => JournalState::ReadOnly,
+            LogPhase::Closed => JournalState::Closed,
         };
         let living = state.lanes.iter().filter(|lane| lane.failure().is_none());
         let complete = living.filter(|lane| lane.missing_count() == 0).count();

@@ -20,20 +20,20 @@ use dewar_env::{BoxFuture, DiskFile};
 use dewar_types::{DiskId, Error, ErrorKind};
 use tokio::sync::Mutex;
 
-use crate::chain::{Chain, Source};
+use crate::backfill::{copy, way};
 use crate::copies::FileCopy;
 use crate::epoch::EpochId;
-use crate::fill::{copy, way};
 use crate::format::{BLOCK_BYTES, FileHeader};
-use crate::lane::{JOURNAL_DIR, Lane, Slot};
-use crate::log::{FileInfo, Phase, Shared};
+use crate::log::{FileInfo, LogPhase, SharedLog};
+use crate::log_reader::{CopySource, LogReader};
+use crate::replica::{FileSlot, JOURNAL_DIR, ReplicaWriter};
 
 /// Pause after each file, so that reading takes little of what a disk can do.
 const NAP: Duration = Duration::from_secs(1);
 
 /// What was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Verified {
+pub(crate) struct VerifyReport {
     /// Copies of files that were not what they should be.
     pub(crate) bad: u64,
     /// Those of them that still are not.
@@ -41,12 +41,12 @@ pub(crate) struct Verified {
 }
 
 /// Reads what is acknowledged from all holders, and mends what is damaged. `one` at a time.
-pub(crate) async fn verify(shared: &Arc<Shared>, one: &Mutex<()>) -> Verified {
+pub(crate) async fn verify(shared: &Arc<SharedLog>, one: &Mutex<()>) -> VerifyReport {
     let _one = one.lock().await;
-    let mut found = Verified::default();
+    let mut found = VerifyReport::default();
     let (lanes, files) = {
         let state = shared.state.lock();
-        if state.phase != Phase::Running {
+        if state.phase != LogPhase::Running {
             return found;
         }
         (state.lanes.clone(), state.files_up_to(shared.acked()))
@@ -65,7 +65,7 @@ pub(crate) async fn verify(shared: &Arc<Shared>, one: &Mutex<()>) -> Verified {
                 continue;
             }
             found.bad += 1;
-            dewar_env::reached("a journal file was found damaged while it ran");
+            dewar_env::coverage_mark("a journal file was found damaged while it ran");
             let disk = lane.disk.label();
             tracing::warn!(disk, path = slot.path, "a journal file is damaged");
             lane.set_damaged(number, &slot);
@@ -87,13 +87,13 @@ pub(crate) async fn verify(shared: &Arc<Shared>, one: &Mutex<()>) -> Verified {
 }
 
 /// One copy of one file.
-struct Only {
+struct SingleCopy {
     disk: DiskId,
     copy: Arc<dyn DiskFile>,
     file: u64,
 }
 
-impl Source for Only {
+impl CopySource for SingleCopy {
     fn copies(&self, _: EpochId, file: u64) -> BoxFuture<'_, Vec<FileCopy>> {
         let copy = || FileCopy::new(self.disk, Arc::clone(&self.copy));
         let copies = (file == self.file).then(copy).into_iter().collect();
@@ -102,7 +102,12 @@ impl Source for Only {
 }
 
 /// Whether a holder has a file as it was written. What cannot be read now is taken for intact.
-async fn is_intact(shared: &Shared, lane: &Lane, slot: &Slot, file: &FileInfo) -> bool {
+async fn is_intact(
+    shared: &SharedLog,
+    lane: &ReplicaWriter,
+    slot: &FileSlot,
+    file: &FileInfo,
+) -> bool {
     let before = lane.disk.state();
     let wanted = &file.header;
     let same = |header: &FileHeader| {
@@ -114,13 +119,13 @@ async fn is_intact(shared: &Shared, lane: &Lane, slot: &Slot, file: &FileInfo) -
         .and_then(|block| FileHeader::decode(&block).ok());
     let mut intact = header.flatten().is_some_and(|header| same(&header));
     if intact {
-        let source = Only {
+        let source = SingleCopy {
             disk: lane.id,
             copy: Arc::clone(&slot.file),
             file: wanted.file,
         };
         let (span, start) = way(file);
-        let mut chain = Chain::new(source, shared.config.file_bytes, vec![span], start);
+        let mut chain = LogReader::new(source, shared.config.file_bytes, vec![span], start);
         intact = loop {
             match chain.next().await {
                 Ok(Some(_)) => {}
@@ -134,7 +139,7 @@ async fn is_intact(shared: &Shared, lane: &Lane, slot: &Slot, file: &FileInfo) -
 
 /// The file once nothing more is written to it, for which another is begun; `None` if it is not needed
 /// any more.
-async fn ended(shared: &Shared, number: u64) -> Result<Option<FileInfo>, Error> {
+async fn ended(shared: &SharedLog, number: u64) -> Result<Option<FileInfo>, Error> {
     let ended = async {
         loop {
             let changed = shared.room.notified();
@@ -163,9 +168,9 @@ async fn ended(shared: &Shared, number: u64) -> Result<Option<FileInfo>, Error> 
 
 /// Writes a file anew from the copies that verify, and puts it in the place of the damaged one.
 async fn mend(
-    shared: &Arc<Shared>,
-    lane: &Arc<Lane>,
-    damaged: &Arc<Slot>,
+    shared: &Arc<SharedLog>,
+    lane: &Arc<ReplicaWriter>,
+    damaged: &Arc<FileSlot>,
     file: &FileInfo,
 ) -> Result<(), Error> {
     let slot = copy(shared, Arc::clone(shared), lane, file).await?;
@@ -175,7 +180,7 @@ async fn mend(
     }
     lane.disk.remove(&damaged.path).await?;
     lane.disk.sync_dir(JOURNAL_DIR).await?;
-    dewar_env::reached("a journal file was mended while it ran");
+    dewar_env::coverage_mark("a journal file was mended while it ran");
     tracing::info!(
         disk = lane.disk.label(),
         path = damaged.path,

@@ -17,5 +17,7 @@ pub mod sigv2;
 pub mod sigv4;
 mod wire;
 
-pub use door::{AnswerBody, Door, DoorConfig, HOST_ID, REQUEST_ID, SLOW_DOWN, TlsVersion, Told};
+pub use door::{
+    AnswerBody, Door, DoorConfig, HOST_ID, REQUEST_ID, RequestSummary, SLOW_DOWN, TlsVersion,
+};
 pub use range::{fuzz_range, parse_range};

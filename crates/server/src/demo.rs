@@ -28,9 +28,9 @@ use zeroize::Zeroizing;
 use crate::admin::{AdminError, Failure, KeyAdd, UserAdd};
 use crate::config::{Config, ConfigError};
 use crate::credentials;
-use crate::engine::{Doors, Engine};
+use crate::engine::{Doors, ServedStore};
 use crate::ready::{FileError, replace_private_file};
-use crate::serve::{Endpoints, Running, Shown};
+use crate::serve::{DemoCredentials, Endpoints, Running};
 
 /// Disks of the demo's pool: enough for 4+2.
 pub const DISKS: usize = 6;
@@ -101,7 +101,7 @@ pub struct Demo {
     pub config: Config,
     /// Where that stands.
     pub config_file: PathBuf,
-    shown: Shown,
+    shown: DemoCredentials,
     /// Its folder, from the root.
     pub folder: PathBuf,
 }
@@ -152,7 +152,7 @@ impl Demo {
         let mut demo = Self {
             config: Config::default(),
             config_file,
-            shown: Shown {
+            shown: DemoCredentials {
                 access_key: credentials.access_key,
                 secret_key: credentials.secret_key,
                 bucket: NAME.to_owned(),
@@ -188,7 +188,10 @@ impl Demo {
     ///
     /// # Errors
     /// One of them is not there and cannot be made.
-    pub async fn fill<E: Engine>(&self, running: &Running<E>) -> Result<Shown, DemoError> {
+    pub async fn fill<E: ServedStore>(
+        &self,
+        running: &Running<E>,
+    ) -> Result<DemoCredentials, DemoError> {
         let admin = running.engine().admin(Doors::default());
         let failed = |what| move |source| DemoError::Setup { what, source };
         if !exists(admin.key_list(Some(NAME), None).await, |page| {
@@ -347,7 +350,7 @@ pub fn instructions(
     program: &str,
     endpoints: &Endpoints,
     region: &str,
-    shown: &Shown,
+    shown: &DemoCredentials,
 ) -> String {
     let endpoint = endpoints.s3.first().map_or("", String::as_str);
     let metrics = endpoints.metrics.first().map_or("", String::as_str);
@@ -520,7 +523,7 @@ mod tests {
             metrics: vec!["http://127.0.0.1:9001".to_owned()],
             admin: PathBuf::new(),
         };
-        let shown = Shown {
+        let shown = DemoCredentials {
             access_key: "AKEY".to_owned(),
             secret_key: Secret::new("ASECRET".to_owned()),
             bucket: "demo".to_owned(),

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::admin::{
-    AdminApi, AdminError, CatalogInfo, DiskInfo, DoorStatus, RebuildWish, RestoreWish,
+    AdminApi, AdminError, CatalogInfo, DiskInfo, DoorStatus, RebuildRequest, RestoreRequest,
 };
 use crate::config::Config;
+use crate::health::HealthIssue;
 use crate::listener::{BoxError, Front, ListenerMetrics, SocketFront};
 use crate::metrics::{Metrics, Readiness};
 use crate::tls::Tls;
-use crate::trouble::Trouble;
 
 /// Names a loss ([`dewar_store::engine::LossReport::code`]), as an administrator types it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct Doors {
     /// Where they are listened on.
     pub list: Vec<DoorStatus>,
     /// Says what is wrong now with what they depend on.
-    pub troubles: Arc<dyn Fn() -> Vec<Trouble> + Send + Sync>,
+    pub troubles: Arc<dyn Fn() -> Vec<HealthIssue> + Send + Sync>,
 }
 
 impl Default for Doors {
@@ -80,7 +80,7 @@ impl Default for Doors {
 
 /// An open store with the fronts on it.
 #[async_trait]
-pub trait Engine: Send + Sync + 'static {
+pub trait ServedStore: Send + Sync + 'static {
     /// The S3 door.
     type S3: Front;
 
@@ -114,7 +114,7 @@ pub trait Engine: Send + Sync + 'static {
 /// Opens the store that a configuration describes. The caller holds the lock of the state folder.
 pub trait OpenEngine: Sync {
     /// What it opens.
-    type Engine: Engine;
+    type Engine: ServedStore;
 
     /// Opens it: recovery included, so that it serves when this returns.
     ///
@@ -154,7 +154,7 @@ pub trait OpenEngine: Sync {
     fn rebuild(
         &self,
         _config: &Config,
-        _wish: RebuildWish,
+        _wish: RebuildRequest,
     ) -> impl Future<Output = Result<CatalogInfo, BoxError>> + Send {
         std::future::ready(Err("this store has no catalog of its own".into()))
     }
@@ -166,7 +166,7 @@ pub trait OpenEngine: Sync {
     fn restore(
         &self,
         _config: &Config,
-        _wish: RestoreWish,
+        _wish: RestoreRequest,
     ) -> impl Future<Output = Result<CatalogInfo, BoxError>> + Send {
         std::future::ready(Err("this store has no catalog of its own".into()))
     }

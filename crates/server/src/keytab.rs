@@ -45,7 +45,7 @@ pub(crate) enum KeytabFileError {
 
 /// What tells that a file is another than it was.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Look {
+struct FileStamp {
     inode: u64,
     size: u64,
     changed: (i64, i64),
@@ -54,7 +54,7 @@ struct Look {
 /// A keytab, looked at whenever its keys are wanted, read when it has changed.
 pub(crate) struct Keytab {
     path: PathBuf,
-    last: Mutex<Option<(Look, Arc<Vec<SssKey>>)>>,
+    last: Mutex<Option<(FileStamp, Arc<Vec<SssKey>>)>>,
 }
 
 impl Keytab {
@@ -87,7 +87,7 @@ impl Keytab {
         };
         let file = fs::File::open(&self.path).map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
-        let look = Look {
+        let look = FileStamp {
             inode: found.ino(),
             size: found.size(),
             changed: (found.ctime(), found.ctime_nsec()),

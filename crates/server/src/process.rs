@@ -7,10 +7,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Config, ConfigError};
-use crate::engine::{Engine, OpenEngine, Purpose};
+use crate::engine::{OpenEngine, Purpose, ServedStore};
 use crate::log::Logging;
 use crate::ready::ReadyFile;
-use crate::serve::{Running, Shown, StartError, start_for};
+use crate::serve::{DemoCredentials, Running, StartError, start_for};
 
 /// Prepares a process that serves: as many descriptors as the kernel allows.
 pub fn prepare() {
@@ -57,7 +57,7 @@ pub struct Signals {
     hangup: Signal,
 }
 
-enum Heard {
+enum ProcessSignal {
     Stop,
     Reload,
 }
@@ -75,17 +75,17 @@ impl Signals {
         })
     }
 
-    async fn heard(&mut self) -> Heard {
+    async fn heard(&mut self) -> ProcessSignal {
         tokio::select! {
             biased;
-            _ = self.terminate.recv() => Heard::Stop,
-            _ = self.interrupt.recv() => Heard::Stop,
-            _ = self.hangup.recv() => Heard::Reload,
+            _ = self.terminate.recv() => ProcessSignal::Stop,
+            _ = self.interrupt.recv() => ProcessSignal::Stop,
+            _ = self.hangup.recv() => ProcessSignal::Reload,
         }
     }
 
     async fn stop(&mut self) {
-        while !matches!(self.heard().await, Heard::Stop) {}
+        while !matches!(self.heard().await, ProcessSignal::Stop) {}
     }
 }
 
@@ -99,7 +99,7 @@ pub enum End {
 }
 
 /// What [`run`] needs to know.
-pub struct Plan<'a, F, G> {
+pub struct ProcessPlan<'a, F, G> {
     /// The configuration to start with.
     pub config: Config,
     /// Reads it again, on SIGHUP.
@@ -119,7 +119,7 @@ pub struct Plan<'a, F, G> {
 /// # Errors
 /// It did not start.
 pub async fn run<O, F, G>(
-    plan: Plan<'_, F, G>,
+    plan: ProcessPlan<'_, F, G>,
     opener: &O,
     env: &Env,
     mut signals: Signals,
@@ -127,7 +127,7 @@ pub async fn run<O, F, G>(
 where
     O: OpenEngine,
     F: Fn() -> Result<Config, ConfigError>,
-    G: AsyncFnOnce(&Running<O::Engine>) -> Result<Option<Shown>, StartError>,
+    G: AsyncFnOnce(&Running<O::Engine>) -> Result<Option<DemoCredentials>, StartError>,
 {
     if let Some(path) = plan.ready_file {
         ReadyFile::prepare(path)?;
@@ -166,13 +166,13 @@ where
     serve(running, plan.reload, plan.logging, signals).await
 }
 
-async fn serve<E: Engine>(
+async fn serve<E: ServedStore>(
     running: Running<E>,
     reload: impl Fn() -> Result<Config, ConfigError>,
     logging: &Logging,
     mut signals: Signals,
 ) -> Result<End, StartError> {
-    while let Heard::Reload = signals.heard().await {
+    while let ProcessSignal::Reload = signals.heard().await {
         running.reload(reload(), logging);
     }
     tracing::info!("stopping; a second signal ends it at once");

@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use zeroize::Zeroizing;
 
-use crate::trouble::Trouble;
+use crate::health::HealthIssue;
 
 /// How often the files are looked at.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(5);
@@ -90,11 +90,11 @@ pub struct Tls {
     key_file: PathBuf,
     current: Arc<Current>,
     acceptor: TlsAcceptor,
-    tried: Mutex<Tried>,
+    tried: Mutex<ReloadAttempt>,
 }
 
 /// The last try to read the files.
-struct Tried {
+struct ReloadAttempt {
     /// Of the files as they were then.
     stamp: Stamp,
     /// Since when they cannot be used.
@@ -144,7 +144,7 @@ impl Tls {
             key_file: key_file.to_path_buf(),
             current,
             acceptor: TlsAcceptor::from(Arc::new(config)),
-            tried: Mutex::new(Tried {
+            tried: Mutex::new(ReloadAttempt {
                 stamp,
                 failing: None,
             }),
@@ -163,7 +163,7 @@ impl Tls {
         Ok(())
     }
 
-    fn tried(&self) -> MutexGuard<'_, Tried> {
+    fn tried(&self) -> MutexGuard<'_, ReloadAttempt> {
         self.tried.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -208,9 +208,9 @@ impl Tls {
     }
 
     /// That the files hold a certificate which cannot be used, and for how long that has been so.
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
+    pub(crate) fn trouble(&self) -> Option<HealthIssue> {
         let failing = self.tried().failing.clone()?;
-        Some(Trouble {
+        Some(HealthIssue {
             what: format!(
                 "the TLS certificate {} was renewed and is not in use: {}",
                 self.certificate_file.display(),

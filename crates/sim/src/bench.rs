@@ -18,7 +18,7 @@ use dewar_types::{BucketName, DiskId, Error, ErrorKind, GroupId, ObjectKey, Tena
 use parking_lot::Mutex;
 use tokio::sync::RwLock;
 
-use crate::content::Content;
+use crate::content::ObjectContent;
 use crate::model::{Model, Pending};
 use crate::plan::{Focus, Mix, Plan, Weather};
 use crate::trace::Trace;
@@ -65,7 +65,7 @@ pub(crate) struct Process {
 }
 
 /// What became of an operation.
-pub(crate) enum Outcome<T> {
+pub(crate) enum OpOutcome<T> {
     Done(T),
     /// It is not allowed, and left nothing.
     Refused(Error),
@@ -124,7 +124,7 @@ impl Bench {
     }
 
     /// A length around every bound there is.
-    pub(crate) fn content(&self, rng: &SimRng) -> Content {
+    pub(crate) fn content(&self, rng: &SimRng) -> ObjectContent {
         let small = u64::from(self.plan.engine.small_bytes_max);
         let stripe = self.plan.engine.layout.stripe_bytes();
         let draw = match (self.plan.focus, self.plan.mix) {
@@ -142,7 +142,7 @@ impl Bench {
             6 if rng.below(6) == 0 => (1 << 20) + rng.below(1 << 20),
             _ => 1 + rng.below(small),
         };
-        Content::new(self.number(), len)
+        ObjectContent::new(self.number(), len)
     }
 
     pub(crate) fn key(&self, rng: &SimRng) -> String {
@@ -200,7 +200,7 @@ impl Process {
         &self,
         rng: &SimRng,
         work: impl Future<Output = Result<T, Error>>,
-    ) -> Outcome<T> {
+    ) -> OpOutcome<T> {
         self.bench.ops.fetch_add(1, Ordering::Relaxed);
         let mut polls = match rng.below(12) {
             0 => 1 + rng.below(40),
@@ -221,10 +221,10 @@ impl Process {
         match result {
             None => {
                 self.bench.saw("a client left in the middle");
-                Outcome::Open(None)
+                OpOutcome::Open(None)
             }
-            Some(Ok(value)) => Outcome::Done(value),
-            Some(Err(error)) if is_refusal(&error) => Outcome::Refused(error),
+            Some(Ok(value)) => OpOutcome::Done(value),
+            Some(Err(error)) if is_refusal(&error) => OpOutcome::Refused(error),
             Some(Err(error)) => {
                 // Journals are so small here, and disks so fast, that they can be full before anybody
                 // has looked.
@@ -233,22 +233,22 @@ impl Process {
                     self.bench.fail(format!("an operation failed: {error:?}"));
                 }
                 match error.left_unchanged() {
-                    true => Outcome::Undone(error),
-                    false => Outcome::Open(Some(error)),
+                    true => OpOutcome::Undone(error),
+                    false => OpOutcome::Open(Some(error)),
                 }
             }
         }
     }
 
     /// Tells the model what became of writes that happen together.
-    pub(crate) fn conclude<T>(&self, what: &str, writes: &[Pending], outcome: &Outcome<T>) {
+    pub(crate) fn conclude<T>(&self, what: &str, writes: &[Pending], outcome: &OpOutcome<T>) {
         let mut model = self.bench.model.lock();
         let told = match outcome {
-            Outcome::Done(_) => {
+            OpOutcome::Done(_) => {
                 writes.iter().for_each(|write| model.done(write));
                 "done".to_owned()
             }
-            Outcome::Refused(error) | Outcome::Undone(error) => {
+            OpOutcome::Refused(error) | OpOutcome::Undone(error) => {
                 if writes.iter().any(|write| model.was_seen(write)) {
                     self.bench.fail(format!(
                         "{what}: refused, and yet it had been read: {error}"
@@ -257,8 +257,8 @@ impl Process {
                 writes.iter().for_each(|write| model.failed(write));
                 format!("refused: {error}")
             }
-            Outcome::Open(Some(error)) => format!("open: {error}"),
-            Outcome::Open(None) => "left".to_owned(),
+            OpOutcome::Open(Some(error)) => format!("open: {error}"),
+            OpOutcome::Open(None) => "left".to_owned(),
         };
         drop(model);
         self.bench.trace.note(format_args!("{what}: {told}"));

@@ -28,7 +28,7 @@ use crate::plan::Weather;
 pub(crate) async fn everything(process: &Process, rng: &SimRng) -> bool {
     let bench = &process.bench;
     let sound = |number: &usize| !bench.plan.victims.contains(number);
-    for disk in process.store.in_doubt() {
+    for disk in process.store.unverified() {
         let known = process.ids.iter().find(|(_, id)| **id == disk);
         if let Some((number, _)) = known.filter(|(number, _)| sound(number)) {
             bench.fail(format!("disk {number} is doubted and has never misbehaved"));

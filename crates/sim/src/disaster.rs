@@ -354,12 +354,12 @@ pub(crate) fn befog(bench: &Bench, world: &SimWorld, rng: &SimRng) -> usize {
 
 /// What happens to disks while no process runs.
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct DiskRack {
     /// Old content of the victims.
     images: Vec<(usize, SimImage)>,
 }
 
-impl Shelf {
+impl DiskRack {
     /// Keeps what is on the victims now, and does something to the disks.
     pub(crate) fn between(&mut self, bench: &Bench, world: &SimWorld, rng: &SimRng) {
         let plan = &bench.plan;

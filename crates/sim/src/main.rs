@@ -174,7 +174,7 @@ fn retake(cli: &Cli) -> Result<()> {
 }
 
 #[derive(Default)]
-struct Sum {
+struct BatchTotals {
     ops: u64,
     disk_ops: u64,
     events: u64,
@@ -253,19 +253,19 @@ fn tell(seed: u64, off: Option<&str>, failure: &str) {
 }
 
 /// What the threads of a batch share.
-struct Crew {
+struct BatchShared {
     options: Options,
     off: Option<String>,
     end: u64,
     failures_max: usize,
     quiet: bool,
     next: AtomicU64,
-    sum: Mutex<Sum>,
+    sum: Mutex<BatchTotals>,
     running: Mutex<BTreeMap<u64, Instant>>,
     busy: AtomicUsize,
 }
 
-impl Crew {
+impl BatchShared {
     /// A thread that takes one seed after the other.
     #[allow(
         clippy::disallowed_methods,
@@ -324,13 +324,13 @@ impl Crew {
     clippy::disallowed_methods,
     reason = "threads and real time are outside of what is simulated"
 )]
-fn run(cli: &Cli, batch: &Batch<'_>) -> Result<Sum> {
+fn run(cli: &Cli, batch: &Batch<'_>) -> Result<BatchTotals> {
     let jobs = match cli.jobs {
         Some(jobs) => jobs,
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
     let off = batch.off.map(str::to_owned);
-    let crew = Arc::new(Crew {
+    let crew = Arc::new(BatchShared {
         options: Options {
             shown: false,
             sabotage: off.clone(),
@@ -355,7 +355,7 @@ fn run(cli: &Cli, batch: &Batch<'_>) -> Result<Sum> {
     Ok(sum)
 }
 
-impl Sum {
+impl BatchTotals {
     fn add(&mut self, seed: u64, report: Report) {
         self.ops += report.ops;
         self.disk_ops += report.disk_ops;

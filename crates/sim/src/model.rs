@@ -9,10 +9,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::content::Content;
+use crate::content::ObjectContent;
 
 /// What is under a key: content, or nothing.
-pub type Value = Option<Content>;
+pub type Value = Option<ObjectContent>;
 
 /// A moment: how many events were before it.
 pub type Moment = u64;
@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     fn content(n: u64) -> Value {
-        Some(Content::new(n, 10))
+        Some(ObjectContent::new(n, 10))
     }
 
     #[test]

@@ -13,9 +13,11 @@ use dewar_auth::{Caller, MasterKeys};
 use dewar_data::pool::DewarId;
 use dewar_env::disk::sim::{SimDisk, SimOp, SimWorld};
 use dewar_env::sim::SimRng;
-use dewar_env::sim::points::{self, Points};
+use dewar_env::sim::fail_points::{self, FailPoints};
 use dewar_env::{BoxFuture, Disk, DiskState};
-use dewar_store::engine::{Content, Engine, Folder, Folders, LiveFolders, Outlook, Work};
+use dewar_store::engine::{
+    BackgroundWork, DiskObserver, Engine, Folder, FolderContent, Folders, LiveFolders,
+};
 use dewar_store::upkeep::{Ledger, LedgerDepth};
 use dewar_types::{DiskId, Error, ErrorKind, GroupId, UserId};
 use tokio::task::JoinSet;
@@ -61,11 +63,11 @@ pub struct Report {
     pub safeguards: BTreeMap<&'static str, u64>,
 }
 
-struct Run {
+struct SimRun {
     rng: SimRng,
     bench: Arc<Bench>,
     world: SimWorld,
-    shelf: disaster::Shelf,
+    shelf: disaster::DiskRack,
     dewar: DewarId,
     master: Arc<MasterKeys>,
     formatted: bool,
@@ -102,9 +104,9 @@ async fn kill(world: SimWorld, rng: SimRng) {
 }
 
 /// Opens disks of the machine anew.
-struct SimOutlook(SimWorld);
+struct SimDiskObserver(SimWorld);
 
-impl Outlook for SimOutlook {
+impl DiskObserver for SimDiskObserver {
     fn look(&self, folder: usize) -> BoxFuture<'_, Folder> {
         let (label, opened) = reopened(self.0.disk(folder));
         Box::pin(Folder::look_again(label, opened))
@@ -126,12 +128,12 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
     let rng = SimRng::new(seed);
     let plan = Plan::new(&rng);
     let pauses = plan.pauses;
-    let former = Points::new(rng.next(), options.sabotage.as_deref(), pauses).install();
+    let former = FailPoints::new(rng.next(), options.sabotage.as_deref(), pauses).install();
     let world = SimWorld::with_disks(rng.next(), plan.disks);
     let bench = Bench::new(plan, options.shown);
     bench.trace.note(format_args!("{:?}", bench.plan));
-    let mut run = Run {
-        shelf: disaster::Shelf::default(),
+    let mut run = SimRun {
+        shelf: disaster::DiskRack::default(),
         dewar: DewarId(u128::from(rng.next())),
         master: Arc::new(MasterKeys::generate(&rng.fork())),
         bench: Arc::new(bench),
@@ -148,7 +150,7 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
         failure.get_or_insert(panic);
     }
     let (hash, events) = bench.trace.sum();
-    let points = points::take();
+    let points = fail_points::take();
     if let Some(former) = former {
         former.install();
     }
@@ -167,7 +169,7 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
     }
 }
 
-impl Run {
+impl SimRun {
     fn all(&mut self) {
         let processes = self.bench.plan.processes;
         for number in 0..=processes {
@@ -378,7 +380,15 @@ impl Run {
             return None;
         }
         let master = Arc::clone(&self.master);
-        let opened = Engine::open(&env, &config, self.dewar, &folders, master, Work::On).await;
+        let opened = Engine::open(
+            &env,
+            &config,
+            self.dewar,
+            &folders,
+            master,
+            BackgroundWork::On,
+        )
+        .await;
         let error = match opened {
             Ok(engine) => {
                 self.bench.trace.note(format_args!("opened"));
@@ -389,7 +399,7 @@ impl Run {
                         "it opened although {away} disks were away, of which {m} may be"
                     ));
                 }
-                let outlook = Arc::new(SimOutlook(self.world.clone()));
+                let outlook = Arc::new(SimDiskObserver(self.world.clone()));
                 let folders = LiveFolders::new(folders, &engine);
                 engine.keep_looking(folders, outlook).await;
                 return Some(engine);
@@ -413,7 +423,7 @@ impl Run {
     /// Whether disks that never forgot anything have their identities.
     fn all_known(&self, folders: &Folders) -> bool {
         for (number, folder) in folders.all.iter().enumerate() {
-            let blank = matches!(folder.content, Content::Blank { .. });
+            let blank = matches!(folder.content, FolderContent::Blank { .. });
             if blank && !self.bench.plan.victims.contains(&number) && !self.world.power_failed() {
                 self.bench
                     .fail(format!("disk {number} has lost its identity"));
@@ -435,8 +445,8 @@ impl Run {
     async fn ids(&self) -> BTreeMap<usize, DiskId> {
         let folders = self.folders().await;
         let id = |(number, folder): (usize, &Folder)| match &folder.content {
-            Content::Disk { identity, .. } => Some((number, identity.disk)),
-            Content::Blank { .. } | Content::Absent(_) => None,
+            FolderContent::Disk { identity, .. } => Some((number, identity.disk)),
+            FolderContent::Blank { .. } | FolderContent::Absent(_) => None,
         };
         folders.all.iter().enumerate().filter_map(id).collect()
     }

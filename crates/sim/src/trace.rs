@@ -9,11 +9,11 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct Trace {
     shown: bool,
-    state: Mutex<State>,
+    state: Mutex<TraceState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct TraceState {
     hash: u64,
     events: u64,
     line: String,
@@ -24,7 +24,7 @@ impl Trace {
     /// An empty trace; `shown` prints events to standard error.
     #[must_use]
     pub fn new(shown: bool) -> Self {
-        let state = State {
+        let state = TraceState {
             hash: 0xcbf2_9ce4_8422_2325,
             events: 0,
             line: String::new(),

@@ -2,7 +2,7 @@
 
 use dewar_auth::{Action, Caller};
 use dewar_checksum::{Algorithm, Digest};
-use dewar_meta::ns::record::{ShownChecksum, VersionRecord};
+use dewar_meta::ns::record::{DisplayedChecksum, VersionRecord};
 use dewar_types::Result;
 use minicbor::bytes::ByteVec;
 
@@ -29,7 +29,7 @@ impl Store {
         let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
         let mut file = self
             .inner
-            .permitted(
+            .authorized_version(
                 caller,
                 action,
                 &bucket,
@@ -63,7 +63,7 @@ impl Inner {
         number: u32,
     ) -> Result<Option<Digest>> {
         let name = match &version.checksum {
-            Some(ShownChecksum::Full(name) | ShownChecksum::Composite(name, ..)) => name,
+            Some(DisplayedChecksum::Full(name) | DisplayedChecksum::Composite(name, ..)) => name,
             None => return Ok(None),
         };
         let Ok(algorithm) = name.parse() else {
@@ -86,7 +86,7 @@ impl Inner {
         let runs = self.tree.part_runs(version).await?.unwrap_or_default();
         let digests = self.tree.part_digests(version).await?;
         let algorithm = match &version.checksum {
-            Some(ShownChecksum::Composite(name, ..)) => name.parse().ok(),
+            Some(DisplayedChecksum::Composite(name, ..)) => name.parse().ok(),
             _ => None,
         };
         let mut parts = Vec::new();

@@ -8,8 +8,8 @@
 use std::sync::{Arc, OnceLock};
 
 use dewar_auth::{
-    Action, AuditBatch, AuditEvent, AuditOutcome, AuditRecord, Caller, Denied, Details, Origin,
-    Principal, Resource, Trail, authorize, explain,
+    AccessDenied, Action, AuditBatch, AuditEvent, AuditOutcome, AuditRecord, AuditSink, Caller,
+    Details, Origin, Principal, Resource, authorize, explain,
 };
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
 
@@ -17,10 +17,10 @@ use crate::Store;
 
 /// Where decisions are told to, once it is known.
 #[derive(Default)]
-pub(crate) struct Audit(OnceLock<Arc<dyn Trail>>);
+pub(crate) struct Audit(OnceLock<Arc<dyn AuditSink>>);
 
 /// A decision, apart from what can go wrong on the way to it.
-pub(crate) type Judged = std::result::Result<(), Denied>;
+pub(crate) type AuthorizeResult = std::result::Result<(), AccessDenied>;
 
 /// What cannot be written down is not done.
 fn unrecorded() -> Error {
@@ -31,26 +31,26 @@ fn unrecorded() -> Error {
 }
 
 impl Audit {
-    fn trail(&self) -> Option<&Arc<dyn Trail>> {
+    fn sink(&self) -> Option<&Arc<dyn AuditSink>> {
         self.0.get()
     }
 
     /// The trail, for a caller whose doings are told: the batch of its request, if it has one.
-    fn trail_of<'a>(&'a self, caller: &'a Caller) -> Option<&'a dyn Trail> {
+    fn sink_for<'a>(&'a self, caller: &'a Caller) -> Option<&'a dyn AuditSink> {
         let told = !matches!(caller.principal(), Principal::System);
-        let trail = self.trail().filter(|_| told)?;
+        let sink = self.sink().filter(|_| told)?;
         Some(match caller.batch() {
             Some(batch) => &**batch,
-            None => &**trail,
+            None => &**sink,
         })
     }
 
     /// A caller whose request decides about many names. The log gets one record for each kind of
     /// decision when the last copy of the caller is gone.
     pub(crate) fn batched(&self, caller: &Caller) -> Caller {
-        match self.trail() {
-            Some(trail) => {
-                let batch = Arc::new(AuditBatch::new(Arc::clone(trail)));
+        match self.sink() {
+            Some(sink) => {
+                let batch = Arc::new(AuditBatch::new(Arc::clone(sink)));
                 caller.clone().with_batch(batch)
             }
             None => caller.clone(),
@@ -62,28 +62,28 @@ impl Audit {
     /// # Errors
     /// [`ErrorKind::Denied`]; [`ErrorKind::Unavailable`] where it would have to be written down and
     /// cannot be.
-    pub(crate) fn permit(
+    pub(crate) fn authorize(
         &self,
         caller: &Caller,
         action: Action,
         resource: Resource<'_>,
         details: &Details<'_>,
     ) -> Result<()> {
-        Ok(self.judge(caller, action, resource, details)??)
+        Ok(self.authorize_resource(caller, action, resource, details)??)
     }
 
     /// The same, with a refusal apart.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`], as above.
-    pub(crate) fn judge(
+    pub(crate) fn authorize_resource(
         &self,
         caller: &Caller,
         action: Action,
         resource: Resource<'_>,
         details: &Details<'_>,
-    ) -> Result<Judged> {
-        let Some(trail) = self.trail_of(caller) else {
+    ) -> Result<AuthorizeResult> {
+        let Some(sink) = self.sink_for(caller) else {
             return Ok(authorize(caller, action, resource, details));
         };
         let told = |outcome, why: String| {
@@ -93,13 +93,13 @@ impl Audit {
                 target.push('/');
                 target.push_str(prefix);
             }
-            trail.record(AuditRecord {
+            sink.record(AuditRecord {
                 outcome,
                 why,
                 ..AuditRecord::of(caller, action.to_string(), target)
             });
         };
-        if action.only_reads() && !trail.keeps_reads() {
+        if action.only_reads() && !sink.keeps_reads() {
             let judged = authorize(caller, action, resource, details);
             if let Err(denied) = &judged {
                 told(AuditOutcome::Refused, denied.reason().to_string());
@@ -107,7 +107,7 @@ impl Audit {
             return Ok(judged);
         }
         let decision = explain(caller, action, resource, details);
-        if decision.allowed && !trail.is_ready() {
+        if decision.allowed && !sink.is_ready() {
             return Err(unrecorded());
         }
         let outcome = match decision.allowed {
@@ -120,15 +120,15 @@ impl Audit {
 
     /// Tells of a refusal that no policy decided.
     pub(crate) fn refused(&self, caller: &Caller, action: Action, path: String, why: &str) {
-        if let Some(trail) = self.trail_of(caller) {
-            trail.record(AuditRecord::of(caller, action.to_string(), path).refused(why));
+        if let Some(sink) = self.sink_for(caller) {
+            sink.record(AuditRecord::of(caller, action.to_string(), path).refused(why));
         }
     }
 
     /// Tells of a login: that somebody proved who it is.
     pub(crate) fn login(&self, caller: &Caller, how: &str, why: String) {
-        if let Some(trail) = self.trail_of(caller) {
-            trail.record(AuditRecord {
+        if let Some(sink) = self.sink_for(caller) {
+            sink.record(AuditRecord {
                 event: AuditEvent::Login,
                 why,
                 ..AuditRecord::of(caller, format!("login:{how}"), String::new())
@@ -138,12 +138,12 @@ impl Audit {
 
     /// Tells of a credential that was not taken. `named` is its public half, as far as it has one.
     pub(crate) fn not_taken(&self, origin: Origin, how: &str, named: Option<&str>, why: &str) {
-        let Some(trail) = self.trail() else {
+        let Some(sink) = self.sink() else {
             return;
         };
         let nobody = Caller::anonymous(origin);
         let record = AuditRecord::of(&nobody, format!("login:{how}"), String::new());
-        trail.record(AuditRecord {
+        sink.record(AuditRecord {
             event: AuditEvent::Login,
             credential: named.map(Into::into),
             ..record.refused(why)
@@ -155,8 +155,8 @@ impl Audit {
     /// # Errors
     /// [`ErrorKind::Unavailable`].
     pub(crate) fn check(&self) -> Result<()> {
-        match self.trail() {
-            Some(trail) if !trail.is_ready() => Err(unrecorded()),
+        match self.sink() {
+            Some(sink) if !sink.is_ready() => Err(unrecorded()),
             _ => Ok(()),
         }
     }
@@ -169,7 +169,7 @@ impl Audit {
         target: String,
         given: std::result::Result<(&str, Timestamp), &str>,
     ) {
-        let Some(trail) = self.trail_of(caller) else {
+        let Some(sink) = self.sink_for(caller) else {
             return;
         };
         let (outcome, why) = match given {
@@ -179,7 +179,7 @@ impl Audit {
             ),
             Err(why) => (AuditOutcome::Refused, why.to_owned()),
         };
-        trail.record(AuditRecord {
+        sink.record(AuditRecord {
             event: AuditEvent::Session,
             outcome,
             why,
@@ -189,20 +189,20 @@ impl Audit {
 }
 
 impl Store {
-    /// Has decisions told to `trail` from now on; only the first one counts.
-    pub fn tell(&self, trail: Arc<dyn Trail>) {
+    /// Has decisions told to `sink` from now on; only the first one counts.
+    pub fn set_audit_sink(&self, sink: Arc<dyn AuditSink>) {
         // A second trail would mean a second opening of the same store.
-        let _ = self.inner.audit.0.set(trail);
+        let _ = self.inner.audit.0.set(sink);
     }
 
     /// Tells the audit log that a client of a door proved who it is, where the door has sessions.
-    pub fn tell_login(&self, caller: &Caller, how: &str) {
+    pub fn audit_login(&self, caller: &Caller, how: &str) {
         self.inner.audit.login(caller, how, String::new());
     }
 
     /// Tells the audit log that a client was not believed. `named` is the public half of its
     /// credential, as far as it has one.
-    pub fn tell_refused_login(&self, origin: Origin, how: &str, named: Option<&str>, why: &str) {
+    pub fn audit_refused_login(&self, origin: Origin, how: &str, named: Option<&str>, why: &str) {
         self.inner.audit.not_taken(origin, how, named, why);
     }
 }

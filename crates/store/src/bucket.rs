@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, CannedAcl, Details, Ownership, Principal, Resource};
-use dewar_meta::ns::record::{DirRecord, Scope};
+use dewar_meta::ns::record::{CounterScope, DirRecord};
 use dewar_meta::ns::{Bucket, BucketQuery, NewBucket, Tenant, Usage};
 use dewar_types::{BucketName, Error, ErrorKind, Result, UserId};
 
 use crate::Store;
 use crate::access::{AclDocument, OwnershipDocument};
-use crate::admit::{actor, pairs};
 use crate::api::{BucketInfo, BucketOptions, BucketPage, BucketRef, Emptiness, NewAcl};
+use crate::authorize::{actor, pairs};
 use crate::document::{Document, DocumentKind};
 use crate::limits::{BUCKETS_PER_OWNER_MAX, PAGE_ITEMS_MAX, TAGS_PER_BUCKET_MAX};
-use crate::marks::{BucketTags, check_tags};
+use crate::version_attributes::{BucketTags, check_tags};
 
 /// The list that says nothing.
 const PRIVATE: NewAcl = NewAcl::Canned(CannedAcl::Private);
@@ -34,7 +34,7 @@ impl Store {
             return Ok(BucketPage::default());
         }
         let tenant = self.inner.tenant(caller, None).await?;
-        self.inner.audit.permit(
+        self.inner.audit.authorize(
             caller,
             Action::ListAllMyBuckets,
             Resource::Tenant(&tenant.name),
@@ -101,10 +101,10 @@ impl Store {
             ..self.inner.details()
         };
         let audit = &self.inner.audit;
-        audit.permit(caller, Action::CreateBucket, asked, &details)?;
+        audit.authorize(caller, Action::CreateBucket, asked, &details)?;
         if !tags.is_empty() {
             check_tags(&options.tags, TAGS_PER_BUCKET_MAX)?;
-            audit.permit(caller, BucketTags::PUT, asked, &details)?;
+            audit.authorize(caller, BucketTags::PUT, asked, &details)?;
         }
         let documents = self.first_documents(caller, options).await?;
         let tree = &self.inner.tree;
@@ -186,7 +186,7 @@ impl Store {
         };
         let found = self
             .inner
-            .admit_with(caller, Action::ListBucket, bucket, None, &details)
+            .authorize_bucket_with(caller, Action::ListBucket, bucket, None, &details)
             .await?;
         Ok(info_of(&found))
     }
@@ -197,8 +197,11 @@ impl Store {
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
     pub async fn bucket_usage(&self, caller: &Caller, bucket: &BucketRef) -> Result<Usage> {
         let action = Action::ListBucket;
-        let found = self.inner.admit(caller, action, bucket, None).await?;
-        self.inner.tree.usage(Scope::Bucket(found.id)).await
+        let found = self
+            .inner
+            .authorize_bucket(caller, action, bucket, None)
+            .await?;
+        self.inner.tree.usage(CounterScope::Bucket(found.id)).await
     }
 
     /// Removes a bucket that is as empty as `emptiness` asks; uploads in progress in it are given up.
@@ -213,7 +216,7 @@ impl Store {
     ) -> Result<()> {
         let found = self
             .inner
-            .admit(caller, Action::DeleteBucket, bucket, None)
+            .authorize_bucket(caller, Action::DeleteBucket, bucket, None)
             .await?;
         let principal = caller.to_string();
         let deleted = self

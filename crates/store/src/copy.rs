@@ -7,12 +7,15 @@ use dewar_meta::ns::{Bucket, CopyHeaders, CopyOptions};
 use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, Result};
 
 use crate::access::ObjectOwner;
-use crate::admit::{Standing, pairs};
-use crate::api::{CopyRequest, Expect, GetRequest, Marks, ObjectChecksum, ObjectInfo, PutRequest};
+use crate::api::{
+    CopyRequest, ExpectedContent, GetRequest, ObjectChecksum, ObjectInfo, PutRequest,
+    VersionAttributes,
+};
+use crate::authorize::{AccessFacts, pairs};
 use crate::encryption::{self, Encryption, chosen};
 use crate::info::{full_checksum, headers, read_condition, version_info};
-use crate::limits::COPY_TURNS_MAX;
-use crate::marks::Tags;
+use crate::limits::COPY_ATTEMPTS_MAX;
+use crate::version_attributes::Tags;
 use crate::{Inner, Store};
 
 /// Whether the bytes of some copies, if there are any, are in a pool: what has none is in every one.
@@ -31,11 +34,11 @@ impl Store {
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
     /// [`ErrorKind::Precondition`], [`ErrorKind::Conflict`].
     pub async fn copy(&self, caller: &Caller, request: CopyRequest) -> Result<ObjectInfo> {
-        for _ in 0..COPY_TURNS_MAX {
+        for _ in 0..COPY_ATTEMPTS_MAX {
             if let Some(info) = self.copy_judged(caller, &request).await? {
                 return Ok(info);
             }
-            dewar_env::reached("the source of a copy was replaced after it was judged");
+            dewar_env::coverage_mark("the source of a copy was replaced after it was judged");
         }
         let path = &request.source.key;
         let message = format!("{path} was replaced again and again before it could be copied");
@@ -57,11 +60,11 @@ impl Store {
             Some(_) => Action::GetObjectVersion,
         };
         let file = inner
-            .permitted(caller, action, &from, &source.key, source_version)
+            .authorized_version(caller, action, &from, &source.key, source_version)
             .await?;
         let to = inner.bucket_of(caller, &target.bucket).await?;
         let owner = inner
-            .permit_copy(caller, request, (&from, &file), &to)
+            .authorize_copy(caller, request, (&from, &file), &to)
             .await?;
         let version = &file.current;
         let summed = |algorithm| version.digests.get(algorithm).is_some();
@@ -142,7 +145,7 @@ impl Store {
         to: Bucket,
         request: &CopyRequest,
     ) -> Result<Option<ObjectInfo>> {
-        let marks = Marks {
+        let marks = VersionAttributes {
             tags: Some(tags_of(request, file).clone()),
             ..request.marks.clone()
         };
@@ -187,13 +190,15 @@ impl Store {
             encryption: request.encryption,
             acl: request.acl,
         };
-        let mut upload = self.put_admitted(caller, to, put).await?;
+        let mut upload = self.put_authorized(caller, to, put).await?;
         while let Some(bytes) = download.next().await {
             upload.write(bytes?).await?;
         }
         let size = Some(download.info.size);
         let digests = Vec::new();
-        Ok(Some(upload.commit(Expect { size, digests }).await?))
+        Ok(Some(
+            upload.commit(ExpectedContent { size, digests }).await?,
+        ))
     }
 }
 
@@ -204,7 +209,7 @@ impl Inner {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`]; what is wrong with the marks and the list.
-    async fn permit_copy(
+    async fn authorize_copy(
         &self,
         caller: &Caller,
         request: &CopyRequest,
@@ -221,7 +226,7 @@ impl Inner {
             ..self.details()
         };
         let key = Some(target.as_str());
-        self.permit(caller, Action::PutObject, to, key, &details)?;
+        self.authorize_in_bucket(caller, Action::PutObject, to, key, &details)?;
         if request.marks.tags.is_none() && !tags.is_empty() {
             let version = request.source_version.map(|version| version.to_string());
             let asked = Details {
@@ -232,18 +237,18 @@ impl Inner {
                 None => Action::GetObjectTagging,
                 Some(_) => Action::GetObjectVersionTagging,
             };
-            let standing = Standing::of(file)?;
-            self.permit_found(
+            let access_facts = AccessFacts::of(file)?;
+            self.authorize_object(
                 caller,
                 action,
                 from,
                 source.as_str(),
-                Some(&standing),
+                Some(&access_facts),
                 &asked,
             )?;
-            self.permit(caller, Action::PutObjectTagging, to, key, &details)?;
+            self.authorize_in_bucket(caller, Action::PutObjectTagging, to, key, &details)?;
         }
-        self.check_marks(caller, to, target, &request.marks, &details)?;
+        self.check_version_attributes(caller, to, target, &request.marks, &details)?;
         self.object_owner(caller, to, target.as_str(), request.acl.as_ref())
             .await
     }

@@ -2,12 +2,12 @@
 
 use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::record::VersionRecord;
-use dewar_meta::ns::{Bucket, Doomed, Removed};
+use dewar_meta::ns::{Bucket, DeleteOutcome, DeleteTarget};
 use dewar_types::{Error, ErrorKind, Result};
 
 use crate::Store;
-use crate::admit::{actor, compares};
-use crate::api::{BucketRef, DeleteItem, DeleteRequest, Deleted, ETag};
+use crate::api::{BucketRef, DeleteItem, DeleteRequest, DeleteResult, ETag};
+use crate::authorize::{actor, compares};
 use crate::info::{shown_name, write_condition};
 
 impl Store {
@@ -17,7 +17,7 @@ impl Store {
     /// # Errors
     /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`],
     /// [`dewar_types::ErrorKind::Precondition`], [`dewar_types::ErrorKind::Locked`].
-    pub async fn delete(&self, caller: &Caller, request: DeleteRequest) -> Result<Deleted> {
+    pub async fn delete(&self, caller: &Caller, request: DeleteRequest) -> Result<DeleteResult> {
         let key = request.object.key;
         let action = match request.version {
             None => Action::DeleteObject,
@@ -31,13 +31,15 @@ impl Store {
         let named = Some(key.as_str());
         let bucket = self
             .inner
-            .admit_with(caller, action, &request.object.bucket, named, &details)
+            .authorize_bucket_with(caller, action, &request.object.bucket, named, &details)
             .await?;
         if compares(&request.condition) {
-            self.inner.permit_comparison(caller, &bucket, &key).await?;
+            self.inner
+                .authorize_comparison(caller, &bucket, &key)
+                .await?;
         }
         let bypass = request.bypass && self.inner.may_bypass(caller, &bucket, named, &details);
-        let doomed = Doomed {
+        let doomed = DeleteTarget {
             key,
             version: request.version,
             condition: write_condition(&request.condition),
@@ -64,7 +66,7 @@ impl Store {
         bucket: &BucketRef,
         items: Vec<DeleteItem>,
         bypass: bool,
-    ) -> Result<Vec<Result<Deleted>>> {
+    ) -> Result<Vec<Result<DeleteResult>>> {
         let caller = &self.inner.audit.batched(caller);
         let bucket = self.inner.bucket_of(caller, bucket).await?;
         let details = self.inner.details();
@@ -93,15 +95,17 @@ impl Store {
                 if_match: if_match.as_deref(),
                 ..details
             };
-            let mut may = self.inner.permit(caller, action, &bucket, key, &details);
+            let mut may = self
+                .inner
+                .authorize_in_bucket(caller, action, &bucket, key, &details);
             if may.is_ok() && compares(&item.condition) {
                 may = self
                     .inner
-                    .permit_comparison(caller, &bucket, &item.key)
+                    .authorize_comparison(caller, &bucket, &item.key)
                     .await;
             }
             if may.is_ok() {
-                list.push(Doomed {
+                list.push(DeleteTarget {
                     key: item.key,
                     version: item.version,
                     condition: write_condition(&item.condition),
@@ -130,20 +134,20 @@ impl Store {
     }
 }
 
-fn deleted(bucket: &Bucket, doomed: &Doomed, removed: &Removed) -> Deleted {
+fn deleted(bucket: &Bucket, doomed: &DeleteTarget, removed: &DeleteOutcome) -> DeleteResult {
     let marks = |version: &VersionRecord| version.flags.delete_marker();
     match (&removed.marker, &removed.version) {
-        (Some(marker), _) => Deleted {
+        (Some(marker), _) => DeleteResult {
             existed: true,
             name: shown_name(bucket, marker),
             marker: true,
         },
-        (None, Some(version)) => Deleted {
+        (None, Some(version)) => DeleteResult {
             existed: true,
             name: doomed.version,
             marker: marks(version),
         },
-        (None, None) => Deleted {
+        (None, None) => DeleteResult {
             existed: false,
             name: doomed.version,
             marker: false,

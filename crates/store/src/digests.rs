@@ -3,7 +3,7 @@
 //!
 //! - **One reader a version.** Clients that ask meanwhile wait for the same pass.
 //! - **No client, no pass.** The clients that wait share one future. It ends with the last of them.
-//! - **Bounded.** Passes are shared as [`Shares`] has it, and end after [`DigestLimits::time_max`].
+//! - **Bounded.** Passes are shared as [`FairShares`] has it, and end after [`DigestLimits::time_max`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use futures_util::FutureExt as _;
 use futures_util::future::{Shared as SharedFuture, WeakShared};
 use parking_lot::Mutex;
 
-use crate::admit::actor;
 use crate::api::{GetRequest, ObjectRef};
+use crate::authorize::actor;
 use crate::encryption;
+use crate::fair_share::{FairShares, ShareOwner, SharePermit};
 use crate::file::OpenFile;
-use crate::limits::{DIGEST_LATER, DIGEST_TURNS_MAX};
-use crate::shares::{Reservation, Sharer, Shares};
-use crate::{Inner, Shared, Store};
+use crate::limits::{DIGEST_ATTEMPTS_MAX, DIGEST_LATER};
+use crate::{Inner, SharedStore, Store};
 
 /// What the computing of digests may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,18 +53,18 @@ type Pass = BoxFuture<'static, Outcome>;
 /// The passes that run.
 pub(crate) struct DigestPasses {
     time_max: Duration,
-    shares: Arc<Shares>,
+    shares: Arc<FairShares>,
     running: Arc<Mutex<BTreeMap<VersionId, WeakShared<Pass>>>>,
 }
 
 /// Counts a pass until it ends.
-struct Counted {
+struct RunningPass {
     running: Arc<Mutex<BTreeMap<VersionId, WeakShared<Pass>>>>,
     version: VersionId,
-    _reservation: Reservation,
+    _reservation: SharePermit,
 }
 
-impl Drop for Counted {
+impl Drop for RunningPass {
     fn drop(&mut self) {
         self.running.lock().remove(&self.version);
     }
@@ -74,7 +74,7 @@ impl DigestPasses {
     pub(crate) fn new(limits: DigestLimits) -> Self {
         Self {
             time_max: limits.time_max,
-            shares: Shares::new(limits.running_max),
+            shares: FairShares::new(limits.running_max),
             running: Arc::default(),
         }
     }
@@ -90,7 +90,7 @@ impl DigestPasses {
     /// [`ErrorKind::Busy`] where too many run.
     fn begin(
         &self,
-        sharer: &Sharer,
+        sharer: &ShareOwner,
         version: VersionId,
         pass: impl Future<Output = Result<DigestSet>> + Send + 'static,
     ) -> Result<SharedFuture<Pass>> {
@@ -102,7 +102,7 @@ impl DigestPasses {
             let message = "too many checksums are being computed";
             return Err(Error::new(ErrorKind::Busy(DIGEST_LATER), message));
         };
-        let counted = Counted {
+        let counted = RunningPass {
             running: Arc::clone(&self.running),
             version,
             _reservation: reservation,
@@ -146,7 +146,7 @@ impl Store {
         let bucket = inner.bucket_of(caller, &object.bucket).await?;
         let request = GetRequest::whole(object.clone());
         let path = bucket.path(object.key.as_str());
-        for _ in 0..DIGEST_TURNS_MAX {
+        for _ in 0..DIGEST_ATTEMPTS_MAX {
             let (file, _, _) = inner.find(caller, &bucket, &request, true).await?;
             let stored = file.current.digests;
             if let Some(digest) = stored.get(algorithm) {
@@ -165,7 +165,7 @@ impl Store {
                         continue;
                     }
                     let pass = DigestPass {
-                        shared: Shared::clone(inner),
+                        shared: SharedStore::clone(inner),
                         caller: caller.clone(),
                         bucket: bucket.clone(),
                         key: object.key.clone(),
@@ -173,7 +173,7 @@ impl Store {
                         stored,
                         file: opened,
                     };
-                    let sharer = Sharer::of(caller);
+                    let sharer = ShareOwner::of(caller);
                     let begun = inner.digests.begin(&sharer, version, pass.run());
                     begun.map_err(|error| error.context(&path))?
                 }
@@ -193,7 +193,7 @@ impl Store {
 
 /// One reading of a version.
 struct DigestPass {
-    shared: Shared,
+    shared: SharedStore,
     caller: Caller,
     bucket: Bucket,
     key: ObjectKey,

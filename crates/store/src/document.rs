@@ -28,8 +28,8 @@ pub use dewar_meta::ns::record::DocumentKind;
 use dewar_types::Result;
 
 use crate::Store;
-use crate::admit::actor;
 use crate::api::BucketRef;
+use crate::authorize::actor;
 
 /// A kind of document that a bucket may have.
 pub trait Document: Any + Send + Sync + Sized {
@@ -127,7 +127,10 @@ impl Store {
         caller: &Caller,
         bucket: &BucketRef,
     ) -> Result<Option<Arc<D>>> {
-        let found = self.inner.admit(caller, D::GET, bucket, None).await?;
+        let found = self
+            .inner
+            .authorize_bucket(caller, D::GET, bucket, None)
+            .await?;
         document_of(&found)
     }
 
@@ -143,7 +146,10 @@ impl Store {
         bucket: &BucketRef,
         document: &D,
     ) -> Result<()> {
-        let found = self.inner.admit(caller, D::PUT, bucket, None).await?;
+        let found = self
+            .inner
+            .authorize_bucket(caller, D::PUT, bucket, None)
+            .await?;
         self.put_document(caller, &found, document).await
     }
 
@@ -174,7 +180,10 @@ impl Store {
         caller: &Caller,
         bucket: &BucketRef,
     ) -> Result<()> {
-        let found = self.inner.admit(caller, D::DELETE, bucket, None).await?;
+        let found = self
+            .inner
+            .authorize_bucket(caller, D::DELETE, bucket, None)
+            .await?;
         let principal = caller.to_string();
         let removed = self
             .inner

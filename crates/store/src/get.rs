@@ -9,12 +9,12 @@ use dewar_meta::ns::Bucket;
 use dewar_meta::ns::record::{ContentCopy, CopyState, Extent, FileRecord, VersionRecord};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionName};
 
-use crate::admit::Standing;
-use crate::api::{GetRequest, MarkerFound, ObjectInfo};
-use crate::blobs::Pinned;
+use crate::api::{DeleteMarkerError, GetRequest, ObjectInfo};
+use crate::authorize::AccessFacts;
+use crate::blob_table::ReadPin;
+use crate::content_reader::{ContentReader, cut};
 use crate::encryption::{self, DataKey};
 use crate::info::{object_info, read_condition, with_expiry};
-use crate::pieces::{Pieces, cut};
 use crate::{Inner, Store};
 
 /// An object being read. Holds its content until it is dropped, whatever becomes of the name.
@@ -25,8 +25,8 @@ pub struct Download {
     pub range: ByteRange,
     copies: Vec<ContentCopy>,
     bucket: Bucket,
-    pieces: Pieces,
-    _pinned: Pinned,
+    pieces: ContentReader,
+    _pinned: ReadPin,
 }
 
 impl Store {
@@ -79,7 +79,7 @@ impl Store {
                     if inner.is_current(&bucket, &request, &file).await? {
                         return Err(error.context(bucket.path(request.object.key.as_str())));
                     }
-                    dewar_env::reached("an object went while it was opened");
+                    dewar_env::coverage_mark("an object went while it was opened");
                     continue;
                 }
             };
@@ -93,7 +93,7 @@ impl Store {
                 copies: file.current.copies,
                 range,
                 bucket,
-                pieces: Pieces::new(inner, ready, pieces, key),
+                pieces: ContentReader::new(inner, ready, pieces, key),
                 _pinned: pinned,
             });
         }
@@ -159,7 +159,7 @@ impl Inner {
             Some(_) => Action::GetObjectVersion,
         };
         let mut file = self
-            .permitted_to(caller, action, bucket, key, request.version, stat)
+            .authorized_version_stat(caller, action, bucket, key, request.version, stat)
             .await?;
         read_condition(&request.condition).check_read(&path, &file.current)?;
         let size = file.current.size;
@@ -184,7 +184,7 @@ impl Inner {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`]; what [`Inner::readable`] says, to who may know that there is nothing.
-    pub(crate) async fn permitted(
+    pub(crate) async fn authorized_version(
         &self,
         caller: &Caller,
         action: Action,
@@ -192,11 +192,11 @@ impl Inner {
         key: &ObjectKey,
         version: Option<VersionName>,
     ) -> Result<FileRecord> {
-        self.permitted_to(caller, action, bucket, key, version, false)
+        self.authorized_version_stat(caller, action, bucket, key, version, false)
             .await
     }
 
-    async fn permitted_to(
+    async fn authorized_version_stat(
         &self,
         caller: &Caller,
         action: Action,
@@ -209,15 +209,15 @@ impl Inner {
             stat,
             ..self.details()
         };
-        self.permitted_with(caller, action, bucket, key, version, &details)
+        self.authorized_version_with(caller, action, bucket, key, version, &details)
             .await
     }
 
     /// The same, with what else policies may ask for.
     ///
     /// # Errors
-    /// As [`Inner::permitted`].
-    pub(crate) async fn permitted_with(
+    /// As [`Inner::authorized_version`].
+    pub(crate) async fn authorized_version_with(
         &self,
         caller: &Caller,
         action: Action,
@@ -227,8 +227,8 @@ impl Inner {
         details: &Details<'_>,
     ) -> Result<FileRecord> {
         let found = self.readable(bucket, key, version).await;
-        let standing = match &found {
-            Ok(file) => Some(Standing::of(file)?),
+        let access_facts = match &found {
+            Ok(file) => Some(AccessFacts::of(file)?),
             Err(_) => None,
         };
         let named = version.map(|version| version.to_string());
@@ -237,10 +237,17 @@ impl Inner {
             ..*details
         };
         let name = key.as_str();
-        self.permit_found(caller, action, bucket, name, standing.as_ref(), &details)?;
+        self.authorize_object(
+            caller,
+            action,
+            bucket,
+            name,
+            access_facts.as_ref(),
+            &details,
+        )?;
         match found {
-            Err(error) if tells_of_versions(&error) => {
-                Err(self.told_of_versions(caller, action, bucket, name, &details, error)?)
+            Err(error) if reveals_version(&error) => {
+                Err(self.mask_version_error(caller, action, bucket, name, &details, error)?)
             }
             found => found,
         }
@@ -253,7 +260,7 @@ impl Inner {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`].
-    fn told_of_versions(
+    fn mask_version_error(
         &self,
         caller: &Caller,
         action: Action,
@@ -268,15 +275,19 @@ impl Inner {
             ..*details
         };
         let versions = Action::ListBucketVersions;
-        if self.may(caller, action, bucket, Some(key), details).is_ok()
-            || self.may(caller, versions, bucket, None, &listing).is_ok()
+        if self
+            .authorize_optional(caller, action, bucket, Some(key), details)
+            .is_ok()
+            || self
+                .authorize_optional(caller, versions, bucket, None, &listing)
+                .is_ok()
         {
             return Ok(error);
         }
         if error.kind() == ErrorKind::NotFound {
-            return Ok(nothing(&bucket.path(key)));
+            return Ok(not_found(&bucket.path(key)));
         }
-        self.permit(caller, versions, bucket, None, &listing)?;
+        self.authorize_in_bucket(caller, versions, bucket, None, &listing)?;
         Ok(error)
     }
 
@@ -284,7 +295,7 @@ impl Inner {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::NoSuchVersion`] and [`ErrorKind::DeleteMarker`] for a
-    /// version that was named. Where a delete marker stands, [`MarkerFound`] is the source.
+    /// version that was named. Where a delete marker stands, [`DeleteMarkerError`] is the source.
     pub(crate) async fn readable(
         &self,
         bucket: &Bucket,
@@ -297,7 +308,7 @@ impl Inner {
             (Some(found), _) if found.file.is_live() => return Ok(found.file),
             (Some(found), _) => found.file,
             (None, None) => {
-                return Err(nothing(&path()));
+                return Err(not_found(&path()));
             }
             (None, Some(name)) => {
                 let message = format!("{} has no version {name}", path());
@@ -310,7 +321,11 @@ impl Inner {
         };
         let name = file.current.name();
         let message = format!("{}: version {name} is a delete marker", path());
-        Err(Error::with_source(kind, message, MarkerFound { name }))
+        Err(Error::with_source(
+            kind,
+            message,
+            DeleteMarkerError { name },
+        ))
     }
 
     /// Whether the name still leads to the version that was found.
@@ -384,13 +399,14 @@ impl Inner {
     }
 }
 
-fn nothing(path: &str) -> Error {
+fn not_found(path: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("{path} does not exist"))
 }
 
 /// Whether an error says more than that there is no such key.
-fn tells_of_versions(error: &Error) -> bool {
-    let marker = std::error::Error::source(error).is_some_and(|source| source.is::<MarkerFound>());
+fn reveals_version(error: &Error) -> bool {
+    let marker =
+        std::error::Error::source(error).is_some_and(|source| source.is::<DeleteMarkerError>());
     marker
         || matches!(
             error.kind(),

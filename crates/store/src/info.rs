@@ -1,11 +1,13 @@
 //! From catalog records to what fronts hear, and back.
 
 use dewar_checksum::{Algorithm, Composite};
-use dewar_meta::ns::record::{FileRecord, ShownChecksum, SystemHeaders, VersionRecord, Versioning};
+use dewar_meta::ns::record::{
+    DisplayedChecksum, FileRecord, SystemHeaders, VersionRecord, Versioning,
+};
 use dewar_meta::ns::{Bucket, Condition, ETags};
 use dewar_types::{Error, ErrorKind, Result, UserId, VersionName};
 
-use crate::api::{Attributes, ETag, ObjectChecksum, ObjectInfo, ReadCondition, WriteCondition};
+use crate::api::{ETag, ObjectChecksum, ObjectInfo, ObjectMetadata, ReadCondition, WriteCondition};
 use crate::document::document_of;
 use crate::lifecycle::Lifecycle;
 use crate::limits::ATTRIBUTE_BYTES_MAX;
@@ -45,7 +47,7 @@ pub(crate) fn version_info(bucket: &Bucket, owner: UserId, version: &VersionReco
         replaces: version.flags.replaces(),
         name: shown_name(bucket, version),
         owner,
-        attributes: Attributes {
+        attributes: ObjectMetadata {
             content_type: version.headers.content_type.clone(),
             cache_control: version.headers.cache_control.clone(),
             content_disposition: version.headers.content_disposition.clone(),
@@ -86,17 +88,17 @@ pub(crate) fn named_checksum(version: &VersionRecord) -> Option<(Algorithm, bool
         shown.value(&version.digests)?;
     }
     match shown {
-        ShownChecksum::Full(name) => Some((name.parse().ok()?, false)),
-        ShownChecksum::Composite(name, ..) => Some((name.parse().ok()?, true)),
+        DisplayedChecksum::Full(name) => Some((name.parse().ok()?, false)),
+        DisplayedChecksum::Composite(name, ..) => Some((name.parse().ok()?, true)),
     }
 }
 
 /// How the choice of a checksum is stored.
-pub(crate) fn full_checksum(algorithm: Option<Algorithm>) -> Option<ShownChecksum> {
-    algorithm.map(ShownChecksum::full)
+pub(crate) fn full_checksum(algorithm: Option<Algorithm>) -> Option<DisplayedChecksum> {
+    algorithm.map(DisplayedChecksum::full)
 }
 
-pub(crate) fn headers(attributes: &Attributes) -> Result<SystemHeaders> {
+pub(crate) fn headers(attributes: &ObjectMetadata) -> Result<SystemHeaders> {
     let texts = [
         &attributes.content_type,
         &attributes.cache_control,

@@ -4,7 +4,7 @@
 //! [`dewar_auth::Caller`], and turns the answer or the [`dewar_types::Error`] back. Whether the
 //! caller may, where a path leads, where bytes go and when a version exists is decided here: each
 //! verb has its own file of that name, and asks [`dewar_auth::authorize`] exactly once, through
-//! `admit`.
+//! `authorize`.
 //!
 //! Order of every write (invariant I1): large content is durable on its disks before the batch that
 //! names it is committed; small content rides in that batch; content is freed only by the workers,
@@ -15,53 +15,53 @@
 
 mod access;
 mod accounts;
-mod admit;
 pub mod api;
 mod attributes;
 mod audit;
-mod blobs;
+mod authorize;
+mod blob_table;
 mod bucket;
-mod carried;
-mod content;
+mod content_reader;
+mod content_writer;
 mod copy;
 pub mod cors;
 mod delete;
-mod description;
 mod digests;
 pub mod document;
 mod encryption;
 pub mod engine;
+pub mod fair_share;
 pub mod file;
 mod get;
 mod identity;
 mod info;
-mod join;
+mod key_rotation;
 pub mod lifecycle;
 pub mod limits;
 mod list;
-mod listings;
-pub mod marks;
+mod listing_limits;
 mod multipart;
-mod pieces;
+mod multipart_digest;
 mod put;
 pub mod quota;
-mod rebuilt;
+mod rebuild_marker;
 mod rename;
-mod rewrap;
 pub mod salvage;
-pub mod shares;
+mod salvage_header;
+mod segment_recovery;
+mod sync_limiter;
 #[cfg(test)]
 mod tests;
-mod transition;
-mod turns;
+mod tiering;
 pub mod upkeep;
+pub mod version_attributes;
 mod versioning;
 pub mod workers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_auth::{AccessKey, Caller, Credentials, MasterKeys, Origin, Ownership};
+use dewar_auth::{AccessKey, Caller, CredentialStore, MasterKeys, Origin, Ownership};
 use dewar_checksum::Md5Lanes;
 use dewar_data::blob::{BlobCounts, BlobStore};
 use dewar_data::segment::Segments;
@@ -71,33 +71,34 @@ use dewar_meta::ns::Tree;
 use dewar_types::{DiskId, Layout, Result};
 
 pub use accounts::{
-    AccountLimits, Accounts, AssumeRole, AwsPolicy, Becoming, FederationConfig, FetchKeys, Given,
-    Group, Holder, HolderKind, IssuerInfo, KeyInfo, KeyStanding, MacaroonWish, ManagedPolicy,
-    NewIssuer, NewShare, NewUser, POLICY_VERSIONS_MAX, PolicyVersion, Provider, ProviderChange,
-    ProviderOwner, Revoke, Role, RoleChange, ShareInfo, UserChange, WebIdentity, aws_policies,
-    aws_policy, caller_identity, is_aws_policy,
+    AccountLimits, Accounts, AssumeRole, AwsPolicy, FederationConfig, FetchKeys, Group,
+    IssuedSession, IssuerInfo, IssuerKeyStatus, KeyInfo, MacaroonRequest, ManagedPolicy,
+    MappedIdentity, NewIssuer, NewShare, NewUser, POLICY_VERSIONS_MAX, PolicyHolder,
+    PolicyHolderKind, PolicyVersion, Provider, ProviderChange, ProviderOwner, RevokeTarget, Role,
+    RoleChange, ShareInfo, UserChange, WebIdentity, aws_policies, aws_policy, caller_identity,
+    is_aws_policy,
 };
-pub use blobs::{BlobTable, JournalHold};
+pub use blob_table::{BlobTable, JournalPin};
 pub use dewar_meta::ns::UploadUsage;
 pub use digests::DigestLimits;
-pub use encryption::{BucketEncryption, CustomerKey, Encrypted, Encryption};
+pub use encryption::{BucketEncryption, CustomerKey, Encryption, EncryptionMode};
 pub use get::Download;
 pub use identity::{Identities, ProviderInfo};
-pub use listings::ListingConfig;
-pub use multipart::{Begun, PartUpload};
+pub use key_rotation::{MasterKeyInfo, PendingRewraps};
+pub use listing_limits::ListingConfig;
+pub use multipart::{CreatedUpload, PartUpload};
 pub use put::Upload;
-pub use rebuilt::{Rebuilt, RebuiltFrom};
-pub use rewrap::{MasterKeyInfo, StillWrapped};
+pub use rebuild_marker::{RebuildMarker, RebuildSource};
 
 use audit::Audit;
 use digests::DigestPasses;
 use lifecycle::LifecycleConfig;
-use listings::ExpensiveListings;
-use turns::Turns;
+use listing_limits::ExpensiveListings;
+use sync_limiter::SyncLimiter;
 use upkeep::{Upkeep, UpkeepConfig};
 
 /// What a store is made of.
-pub struct Parts {
+pub struct StoreParts {
     /// Clock and randomness.
     pub env: Env,
     /// The catalog's engine.
@@ -141,7 +142,7 @@ pub(crate) struct Inner {
     /// The master key was replaced.
     rotated: tokio::sync::Notify,
     lanes: Md5Lanes,
-    turns: Turns,
+    turns: SyncLimiter,
     upkeep: Upkeep,
     small_bytes_max: u32,
     part_bytes_min: u64,
@@ -151,18 +152,18 @@ pub(crate) struct Inner {
     digests: DigestPasses,
 }
 
-pub(crate) type Shared = Arc<Inner>;
+pub(crate) type SharedStore = Arc<Inner>;
 
 /// One namespace with its content; cheap to clone.
 #[derive(Clone)]
 pub struct Store {
-    inner: Shared,
+    inner: SharedStore,
 }
 
 impl Store {
     /// A store of these parts. Start its [`workers`] too, or nothing is ever sealed or freed.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: StoreParts) -> Self {
         let audit = Arc::<Audit>::default();
         let accounts = Accounts::new(
             Arc::clone(&parts.kv),
@@ -183,7 +184,7 @@ impl Store {
                 master: parts.master,
                 rotated: tokio::sync::Notify::new(),
                 lanes: Md5Lanes::new(),
-                turns: Turns::default(),
+                turns: SyncLimiter::default(),
                 upkeep: Upkeep::new(parts.upkeep),
                 small_bytes_max: parts.small_bytes_max,
                 part_bytes_min: parts.part_bytes_min,
@@ -226,7 +227,7 @@ impl Store {
     /// # Errors
     /// As [`Store::room_in`].
     pub fn room(&self) -> Result<Layout> {
-        self.room_in(self.inner.blobs.pool().number())
+        self.layout_for_new_blob(self.inner.blobs.pool().number())
     }
 
     /// The layout that a new blob of a pool would have now.
@@ -234,8 +235,8 @@ impl Store {
     /// # Errors
     /// What a PUT would be refused with: `Unavailable` when too few disks live, `NoSpace` when too
     /// few of them have room.
-    pub fn room_in(&self, pool: u16) -> Result<Layout> {
-        self.inner.takes(pool)
+    pub fn layout_for_new_blob(&self, pool: u16) -> Result<Layout> {
+        self.inner.layout_for_new_blob(pool)
     }
 
     /// Room on each disk, as it was seen some seconds ago.
@@ -272,7 +273,7 @@ impl Store {
     }
 }
 
-impl Credentials for Store {
+impl CredentialStore for Store {
     fn access_key<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<AccessKey>>> {
         self.inner.accounts.access_key(id)
     }

@@ -48,7 +48,7 @@ pub(crate) const BLOB_RECORDS_MAX: usize = 32 * 1024;
 pub const REVISION_RUNS_MAX: usize = 65_536;
 
 /// How often reading and writing of a file that is being written may take turns.
-pub const REVISION_LOGS_MAX: usize = 1000;
+pub const READ_WRITE_SWITCHES_MAX: usize = 1000;
 
 /// Extended attributes of a file, names and values together, in bytes.
 pub const XATTR_BYTES_MAX: usize = 64 << 10;
@@ -58,10 +58,10 @@ pub const XATTR_BYTES_MAX: usize = 64 << 10;
 pub const DIRECTORY_XATTR_BYTES_MAX: usize = dewar_meta::ns::METADATA_FREE as usize;
 
 /// How often a copy is begun anew because its source was replaced after it was judged.
-pub const COPY_TURNS_MAX: usize = 16;
+pub const COPY_ATTEMPTS_MAX: usize = 16;
 
 /// When a client may ask again for a checksum that is not computed because too many are.
 pub const DIGEST_LATER: Duration = Duration::from_secs(2);
 
 /// How often a checksum is looked for anew because the object was replaced, or another was computed meanwhile.
-pub const DIGEST_TURNS_MAX: usize = 16;
+pub const DIGEST_ATTEMPTS_MAX: usize = 16;

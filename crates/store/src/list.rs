@@ -27,7 +27,7 @@ impl Store {
         };
         let bucket = self
             .inner
-            .admit_with(caller, Action::ListBucket, &request.bucket, None, &details)
+            .authorize_bucket_with(caller, Action::ListBucket, &request.bucket, None, &details)
             .await?;
         if request.max == 0 {
             return Ok(ListPage::default());
@@ -83,7 +83,7 @@ impl Store {
         let action = Action::ListBucketVersions;
         let bucket = self
             .inner
-            .admit_with(caller, action, &request.bucket, None, &details)
+            .authorize_bucket_with(caller, action, &request.bucket, None, &details)
             .await?;
         if request.max == 0 {
             return Ok(VersionsPage::default());

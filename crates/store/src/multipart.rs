@@ -6,7 +6,7 @@ use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
 use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
 use dewar_meta::ns::record::{
-    ETag, EncryptionRecord, PartRecord, ShownChecksum, UploadChecksum, UploadRecord,
+    DisplayedChecksum, ETag, EncryptionRecord, PartRecord, UploadChecksum, UploadRecord,
 };
 use dewar_meta::ns::{
     Bucket, CompletePart as NamedPart, CopyOptions, ListedUpload as Item, NewPart, NewUpload,
@@ -14,47 +14,47 @@ use dewar_meta::ns::{
 };
 use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, RangeSpec, Result, UploadId};
 
-use crate::admit::{actor, pairs};
 use crate::api::{
-    CompleteRequest, CreateUploadRequest, Expect, GetRequest, ListPartsRequest, ListUploadsRequest,
-    ListedPart, ListedUpload, ObjectInfo, ObjectRef, PartSource, PartsPage, UploadPartRequest,
-    UploadsPage,
+    CompleteRequest, CreateUploadRequest, ExpectedContent, GetRequest, ListPartsRequest,
+    ListUploadsRequest, ListedPart, ListedUpload, ObjectInfo, ObjectRef, PartSource, PartsPage,
+    UploadPartRequest, UploadsPage,
 };
-use crate::content::Incoming;
+use crate::authorize::{actor, pairs};
+use crate::content_writer::ContentWriter;
 use crate::copy::{is_in_pool, named_from};
-use crate::description::{Origin, PartOf};
 use crate::document::document_of;
-use crate::encryption::{self, DataKey, Encrypted};
+use crate::encryption::{self, DataKey, EncryptionMode};
 use crate::info::{headers, read_condition, version_info};
-use crate::join::{announced, check_made, join};
 use crate::lifecycle::{Expiry, Lifecycle};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
-use crate::put::uncut;
-use crate::{CustomerKey, Download, Shared, Store};
+use crate::multipart_digest::{announced, check_made, join};
+use crate::put::run_to_completion;
+use crate::salvage_header::{PartOf, SalvageOrigin};
+use crate::{CustomerKey, Download, SharedStore, Store};
 
 /// A part on its way in. Nothing of it can be seen before [`PartUpload::commit`]; dropped, it was
 /// never there.
 pub struct PartUpload {
-    shared: Shared,
+    shared: SharedStore,
     bucket: Bucket,
     key: ObjectKey,
     upload: UploadId,
     number: u16,
     checksum: Option<Algorithm>,
-    encrypted: Option<Encrypted>,
+    encrypted: Option<EncryptionMode>,
     encryption: Option<EncryptionRecord>,
     /// Under which the part is named, where its MD5 must not show.
     naming: Option<DataKey>,
-    incoming: Incoming,
+    incoming: ContentWriter,
 }
 
 /// An upload that was begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct CreatedUpload {
     /// Its id.
     pub id: UploadId,
     /// By whose key its parts are encrypted: the bucket's default, where nothing was said.
-    pub encrypted: Option<Encrypted>,
+    pub encrypted: Option<EncryptionMode>,
     /// When it is given up by a rule of the bucket, if it is still open then.
     pub abort: Option<Expiry>,
 }
@@ -80,7 +80,7 @@ impl Store {
         &self,
         caller: &Caller,
         request: CreateUploadRequest,
-    ) -> Result<Begun> {
+    ) -> Result<CreatedUpload> {
         let key = &request.object.key;
         let tags = request.marks.tags.as_ref().map(pairs);
         let details = Details {
@@ -91,10 +91,10 @@ impl Store {
         let (action, named) = (Action::PutObject, Some(key.as_str()));
         let bucket = self
             .inner
-            .admit_with(caller, action, &request.object.bucket, named, &details)
+            .authorize_bucket_with(caller, action, &request.object.bucket, named, &details)
             .await?;
         self.inner
-            .check_marks(caller, &bucket, key, &request.marks, &details)?;
+            .check_version_attributes(caller, &bucket, key, &request.marks, &details)?;
         let owner = self
             .inner
             .object_owner(caller, &bucket, key.as_str(), request.acl.as_ref())
@@ -131,7 +131,7 @@ impl Store {
             .tree
             .create_upload(&owner.actor(&principal), &bucket, key, &new)
             .await?;
-        Ok(Begun {
+        Ok(CreatedUpload {
             id: record.id,
             encrypted: encrypted(&record),
             abort: abort_of(&bucket, key, &record)?,
@@ -163,11 +163,11 @@ impl Store {
         let checksum = request
             .checksum
             .or_else(|| announced(&open).map(|(algorithm, _)| algorithm));
-        let want = wanted(&request, &open);
+        let want = requested_digests(&request, &open);
         let data_key = self.part_key(&open, request.customer_key.as_ref())?;
         let encrypted = encrypted(&open);
         let (encryption, owner) = (open.encryption, open.owner);
-        let origin = Origin {
+        let origin = SalvageOrigin {
             owner: owner.0,
             path: bucket.path(key.as_str()),
             part: Some(PartOf {
@@ -184,10 +184,10 @@ impl Store {
             tree.check_part_room(&bucket, &key, request.upload, number, size)
                 .await?;
         }
-        let incoming = Incoming::new(&self.inner, want, size, origin, key_of).await?;
-        let naming = data_key.filter(|_| encrypted == Some(Encrypted::ByCustomer));
+        let incoming = ContentWriter::new(&self.inner, want, size, origin, key_of).await?;
+        let naming = data_key.filter(|_| encrypted == Some(EncryptionMode::ByCustomer));
         Ok(PartUpload {
-            shared: Shared::clone(&self.inner),
+            shared: SharedStore::clone(&self.inner),
             bucket,
             key,
             upload: request.upload,
@@ -227,7 +227,7 @@ impl Store {
         };
         let action = Action::PutObject;
         self.inner
-            .permit(caller, action, &bucket, Some(key.as_str()), &details)?;
+            .authorize_in_bucket(caller, action, &bucket, Some(key.as_str()), &details)?;
         let number = part_number(request.number)?;
         let open = self
             .inner
@@ -288,7 +288,7 @@ impl Store {
             return self.copy_part_bytes(request, opened, download).await;
         }
         let whole = download.range.len() == download.info.size;
-        let want = wanted(&request, &open);
+        let want = requested_digests(&request, &open);
         let known = want
             .iter()
             .all(|algorithm| download.info.digests.get(algorithm).is_some());
@@ -321,7 +321,7 @@ impl Store {
                 PartNames {
                     etag,
                     digests,
-                    checksum: checksum.map(ShownChecksum::full),
+                    checksum: checksum.map(DisplayedChecksum::full),
                 },
             )
             .await?;
@@ -343,7 +343,7 @@ impl Store {
             part.write(bytes?).await?;
         }
         let digests = Vec::new();
-        part.commit(Expect { size, digests }).await
+        part.commit(ExpectedContent { size, digests }).await
     }
 
     /// Joins the listed parts to an object; the others are freed. Repeating it is answered alike, as long as
@@ -365,7 +365,7 @@ impl Store {
         let (action, whole) = (Action::PutObject, Some(key.as_str()));
         let bucket = self
             .inner
-            .admit_with(caller, action, &request.object.bucket, whole, &details)
+            .authorize_bucket_with(caller, action, &request.object.bucket, whole, &details)
             .await?;
         let mut named = Vec::with_capacity(request.parts.len());
         for part in &request.parts {
@@ -378,8 +378,8 @@ impl Store {
             .inner
             .write_condition(caller, &bucket, &key, &request.condition)
             .await?;
-        let (shared, caller) = (Shared::clone(&self.inner), caller.clone());
-        uncut(async move {
+        let (shared, caller) = (SharedStore::clone(&self.inner), caller.clone());
+        run_to_completion(async move {
             let principal = caller.to_string();
             let join = |open: &UploadRecord, parts: &[(u16, &PartRecord)]| {
                 let mut joined = join(open, parts, &request)?;
@@ -437,7 +437,7 @@ impl Store {
         let key = object.key.as_str();
         let bucket = self
             .inner
-            .admit(
+            .authorize_bucket(
                 caller,
                 Action::AbortMultipartUpload,
                 &object.bucket,
@@ -465,7 +465,7 @@ impl Store {
         let key = &request.object.key;
         let bucket = self
             .inner
-            .admit(
+            .authorize_bucket(
                 caller,
                 Action::ListMultipartUploadParts,
                 &request.object.bucket,
@@ -485,7 +485,8 @@ impl Store {
             self.part_key(&page.upload, customer)?;
         }
         // It is of the clear bytes, so only who can read them is told.
-        let told = customer.is_some() || encrypted(&page.upload) != Some(Encrypted::ByCustomer);
+        let told =
+            customer.is_some() || encrypted(&page.upload) != Some(EncryptionMode::ByCustomer);
         let shown = checksum.map(|(algorithm, _)| algorithm).filter(|_| told);
         let next = page.parts.last().map(|(number, _)| u32::from(*number));
         Ok(PartsPage {
@@ -522,7 +523,7 @@ impl Store {
         let action = Action::ListBucketMultipartUploads;
         let bucket = self
             .inner
-            .admit_with(caller, action, &request.bucket, None, &details)
+            .authorize_bucket_with(caller, action, &request.bucket, None, &details)
             .await?;
         if request.max == 0 {
             return Ok(UploadsPage::default());
@@ -571,7 +572,7 @@ impl PartUpload {
     /// # Errors
     /// As [`crate::Upload::commit`]; [`ErrorKind::NoSuchUpload`] when the upload ended meanwhile;
     /// [`ErrorKind::Quota`] for a part that does not fit any more.
-    pub async fn commit(self, expect: Expect) -> Result<ListedPart> {
+    pub async fn commit(self, expect: ExpectedContent) -> Result<ListedPart> {
         let id = self.incoming.version();
         let of_upload = self.encryption;
         let encrypted = self.encrypted;
@@ -590,7 +591,7 @@ impl PartUpload {
             self.number,
             self.checksum,
         );
-        uncut(async move {
+        run_to_completion(async move {
             let new = NewPart {
                 id: Some(id),
                 size: received.size,
@@ -598,7 +599,7 @@ impl PartUpload {
                     .unwrap_or_else(|| received.digests.md5().map_or(ETag::Version, ETag::Md5)),
                 digests: received.digests,
                 copies: received.copies,
-                checksum: checksum.map(ShownChecksum::full),
+                checksum: checksum.map(DisplayedChecksum::full),
             };
             let extra = received.held.extra();
             let outcome = shared
@@ -635,13 +636,13 @@ fn part_number(number: u32) -> Result<u16> {
 
 /// What is computed of a part: what its client declares, and what the whole's checksum is made of, which may
 /// be another.
-fn wanted(request: &UploadPartRequest, open: &UploadRecord) -> AlgorithmSet {
+fn requested_digests(request: &UploadPartRequest, open: &UploadRecord) -> AlgorithmSet {
     let announced = announced(open).map(|(algorithm, _)| algorithm);
     let all = request.checksum.into_iter().chain(announced);
     all.fold(request.want.with(Algorithm::Md5), AlgorithmSet::with)
 }
 
-fn encrypted(upload: &UploadRecord) -> Option<Encrypted> {
+fn encrypted(upload: &UploadRecord) -> Option<EncryptionMode> {
     let record = upload.encryption.as_ref()?;
     Some(record.holder.into())
 }
@@ -650,7 +651,7 @@ fn listed_part(
     number: u16,
     record: &PartRecord,
     checksum: Option<Algorithm>,
-    encrypted: Option<Encrypted>,
+    encrypted: Option<EncryptionMode>,
 ) -> ListedPart {
     ListedPart {
         number: u32::from(number),

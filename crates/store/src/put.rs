@@ -13,30 +13,30 @@ use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 use tracing::Instrument as _;
 
 use crate::access::ObjectOwner;
-use crate::admit::pairs;
-use crate::api::{Expect, Marks, ObjectInfo, PutRequest};
-use crate::content::Incoming;
-use crate::description::Origin;
-use crate::encryption::{self, Fresh};
+use crate::api::{ExpectedContent, ObjectInfo, PutRequest, VersionAttributes};
+use crate::authorize::pairs;
+use crate::content_writer::ContentWriter;
+use crate::encryption::{self, NewDataKey};
 use crate::info::{full_checksum, headers, version_info, with_expiry};
 use crate::limits::OBJECT_BYTES_MAX;
-use crate::{Shared, Store};
+use crate::salvage_header::SalvageOrigin;
+use crate::{SharedStore, Store};
 
 /// An object on its way in. Nothing of it can be seen before [`Upload::commit`]; dropped, it was
 /// never there.
 pub struct Upload {
-    shared: Shared,
+    shared: SharedStore,
     caller: Caller,
     bucket: Bucket,
     key: ObjectKey,
     owner: ObjectOwner,
     headers: SystemHeaders,
     metadata: BTreeMap<String, String>,
-    marks: Marks,
+    marks: VersionAttributes,
     checksum: Option<Algorithm>,
     condition: Condition,
-    encryption: Option<Fresh>,
-    incoming: Incoming,
+    encryption: Option<NewDataKey>,
+    incoming: ContentWriter,
 }
 
 impl Store {
@@ -57,7 +57,7 @@ impl Store {
         let key = Some(request.object.key.as_str());
         let bucket = self
             .inner
-            .admit_with(
+            .authorize_bucket_with(
                 caller,
                 Action::PutObject,
                 &request.object.bucket,
@@ -67,12 +67,12 @@ impl Store {
             .await?;
         let (key, marks) = (&request.object.key, &request.marks);
         self.inner
-            .check_marks(caller, &bucket, key, marks, &details)?;
-        self.put_admitted(caller, bucket, request).await
+            .check_version_attributes(caller, &bucket, key, marks, &details)?;
+        self.put_authorized(caller, bucket, request).await
     }
 
     /// The same in a bucket where the caller may write it, with these marks.
-    pub(crate) async fn put_admitted(
+    pub(crate) async fn put_authorized(
         &self,
         caller: &Caller,
         bucket: Bucket,
@@ -107,7 +107,7 @@ impl Store {
             None => request.want,
         };
         let headers = headers(&request.attributes)?;
-        let origin = Origin {
+        let origin = SalvageOrigin {
             owner: owner.owner.0,
             path,
             part: None,
@@ -120,9 +120,9 @@ impl Store {
             None => None,
         };
         let key = encryption.as_ref().map(|fresh| &fresh.key);
-        let incoming = Incoming::new(shared, want, request.size, origin, key).await?;
+        let incoming = ContentWriter::new(shared, want, request.size, origin, key).await?;
         Ok(Upload {
-            shared: Shared::clone(shared),
+            shared: SharedStore::clone(shared),
             caller: caller.clone(),
             bucket,
             key: object_key,
@@ -153,7 +153,7 @@ impl Upload {
     /// [`ErrorKind::IncompleteBody`], [`ErrorKind::ChecksumMismatch`], [`ErrorKind::Precondition`],
     /// [`ErrorKind::Conflict`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::Quota`],
     /// [`ErrorKind::NoSpace`], [`ErrorKind::Unavailable`]; the name is as it was.
-    pub async fn commit(self, expect: Expect) -> Result<ObjectInfo> {
+    pub async fn commit(self, expect: ExpectedContent) -> Result<ObjectInfo> {
         let id = self.incoming.version();
         let checksum = full_checksum(self.checksum);
         let (fresh, rng) = (self.encryption, Arc::clone(&self.shared.env.rng));
@@ -202,7 +202,7 @@ impl Upload {
             self.condition,
             received.held,
         );
-        uncut(async move {
+        run_to_completion(async move {
             let principal = caller.to_string();
             let (actor, extra) = (owner.actor(&principal), held.extra());
             let tree = &shared.tree;
@@ -231,7 +231,7 @@ impl fmt::Debug for Upload {
 /// the journal and what must follow.
 ///
 /// Its future is boxed at once: it is large, and would be copied by each of the futures around it.
-pub(crate) fn uncut<T: Send + 'static>(
+pub(crate) fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> impl Future<Output = Result<T>> + Send {
     let task = tokio::spawn(Box::pin(work).in_current_span());

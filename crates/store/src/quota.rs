@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::{Action, Caller};
-use dewar_meta::kv::Require;
-use dewar_meta::ns::record::{Counter, Scope};
+use dewar_meta::kv::Precondition;
+use dewar_meta::ns::record::{Counter, CounterScope};
 use dewar_meta::ns::{Actor, Bucket, BucketQuery, keys};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
 pub use dewar_meta::ns::{Quota, Usage};
 
 use crate::api::BucketRef;
-use crate::put::uncut;
-use crate::{Inner, Shared, Store};
+use crate::put::run_to_completion;
+use crate::{Inner, SharedStore, Store};
 
 /// Buckets read at once.
 const PAGE: usize = 1000;
@@ -94,8 +94,8 @@ pub struct QuotaReport {
 }
 
 /// What a target means in the catalog.
-enum Meant {
-    Scope(Scope),
+enum ResolvedTarget {
+    CounterScope(CounterScope),
     Directory(Box<Bucket>, ObjectKey),
 }
 
@@ -108,22 +108,22 @@ impl Store {
     /// [`ErrorKind::NotFound`], [`ErrorKind::NoSuchBucket`]; those of the catalog.
     pub async fn set_quota(&self, target: &QuotaTarget, quota: Quota) -> Result<QuotaReport> {
         let tree = &self.inner.tree;
-        let scope = match self.inner.meant(target).await? {
-            Meant::Scope(scope) => {
+        let scope = match self.inner.resolve_target(target).await? {
+            ResolvedTarget::CounterScope(scope) => {
                 tree.limit(scope, quota).await?;
                 scope
             }
-            Meant::Directory(bucket, path) => {
+            ResolvedTarget::Directory(bucket, path) => {
                 let tree = Arc::clone(tree);
                 // Whoever asks may go before all is counted.
-                let limited = uncut(async move {
+                let limited = run_to_completion(async move {
                     let actor = Actor {
                         user: UserId(0),
                         principal: "",
                     };
                     tree.limit_space(&actor, &bucket, &path, quota).await
                 });
-                Scope::Space(limited.await?)
+                CounterScope::Space(limited.await?)
             }
         };
         Ok(QuotaReport {
@@ -139,15 +139,15 @@ impl Store {
     /// [`ErrorKind::NotFound`], [`ErrorKind::NoSuchBucket`]; those of the catalog.
     pub async fn quota(&self, target: &QuotaTarget) -> Result<QuotaReport> {
         let tree = &self.inner.tree;
-        let (scope, quota) = match self.inner.meant(target).await? {
-            Meant::Scope(scope) => (scope, tree.quota(scope).unwrap_or_default()),
-            Meant::Directory(bucket, path) => {
+        let (scope, quota) = match self.inner.resolve_target(target).await? {
+            ResolvedTarget::CounterScope(scope) => (scope, tree.quota(scope).unwrap_or_default()),
+            ResolvedTarget::Directory(bucket, path) => {
                 let found = tree.space(&bucket, &path).await?;
                 let (id, quota) = found.ok_or_else(|| {
                     let message = format!("{target} has no quota and is not counted for itself");
                     Error::new(ErrorKind::NotFound, message)
                 })?;
-                (Scope::Space(id), quota)
+                (CounterScope::Space(id), quota)
             }
         };
         Ok(QuotaReport {
@@ -173,8 +173,8 @@ impl Store {
             return Err(kept);
         }
         // What is charged to it or limits it by now is seen by the batch that removes it.
-        let scope = Scope::Group(id);
-        let nothing = |counter: Counter| Require::AtMost {
+        let scope = CounterScope::Group(id);
+        let nothing = |counter: Counter| Precondition::AtMost {
             counter: counter.key(),
             max: 0,
         };
@@ -182,7 +182,7 @@ impl Store {
         let require = [
             nothing(Counter::Objects(scope)),
             nothing(Counter::Bytes(scope)),
-            Require::Empty {
+            Precondition::Empty {
                 to: keys::just_after(&limits),
                 from: limits,
             },
@@ -261,24 +261,24 @@ impl Store {
         for set in tree.all_quotas().await? {
             let mut quota = set.quota;
             let target = match (set.scope, &set.place) {
-                (Scope::Tenant(id), _) => {
+                (CounterScope::Tenant(id), _) => {
                     let tenants = tree.tenants().await?;
                     let tenant = tenants.into_iter().find(|tenant| tenant.id == id);
                     tenant.map(|tenant| QuotaTarget::Tenant(tenant.name).to_string())
                 }
-                (Scope::User(id), _) => {
+                (CounterScope::User(id), _) => {
                     let name = self.account_called(id).await?;
                     name.map(|name| QuotaTarget::User(name).to_string())
                 }
-                (Scope::Group(id), _) => {
+                (CounterScope::Group(id), _) => {
                     let group = self.inner.accounts.group_by_id(id).await?;
                     group.map(|name| QuotaTarget::Group(name).to_string())
                 }
-                (Scope::Bucket(id), _) => {
+                (CounterScope::Bucket(id), _) => {
                     let bucket = self.inner.bucket_by_id(id).await?;
                     bucket.map(|bucket| QuotaTarget::Bucket(named(&bucket)).to_string())
                 }
-                (Scope::Space(id), Some((bucket, path))) => {
+                (CounterScope::Space(id), Some((bucket, path))) => {
                     match self.inner.bucket_by_id(*bucket).await? {
                         None => None,
                         Some(bucket) => match self.inner.space_now(&bucket, path, id).await? {
@@ -291,7 +291,7 @@ impl Store {
                         },
                     }
                 }
-                (Scope::Space(_), _) => None,
+                (CounterScope::Space(_), _) => None,
             };
             // What it was for is gone.
             let Some(target) = target else { continue };
@@ -328,14 +328,16 @@ impl Store {
         path: Option<&ObjectKey>,
     ) -> Result<Option<(Quota, Usage)>> {
         let prefix = path.map(ObjectKey::as_str);
-        let admitted = self.inner.admit(caller, Action::ListBucket, bucket, prefix);
+        let admitted = self
+            .inner
+            .authorize_bucket(caller, Action::ListBucket, bucket, prefix);
         let bucket = admitted.await?;
         let tree = &self.inner.tree;
         let space = match path {
             Some(path) => tree.innermost_space(&bucket, path).await?,
             None => None,
         };
-        let scope = Scope::Bucket(bucket.id);
+        let scope = CounterScope::Bucket(bucket.id);
         let nearest = space.or_else(|| Some((scope, tree.quota(scope)?)));
         match nearest {
             Some((scope, quota)) => Ok(Some((quota, tree.usage(scope).await?))),
@@ -345,7 +347,7 @@ impl Store {
 }
 
 /// Counts directories that were limited by a process that died before it had counted them.
-pub(crate) async fn count_spaces(inner: Shared) {
+pub(crate) async fn count_spaces(inner: SharedStore) {
     while let Err(error) = inner.count_spaces().await {
         tracing::warn!(%error, "a directory with a quota is not counted yet; trying again");
         tokio::time::sleep(RETRY_AFTER).await;
@@ -358,7 +360,7 @@ impl Inner {
             return Ok(());
         }
         for set in self.tree.all_quotas().await? {
-            let (Scope::Space(id), Some((bucket, path))) = (set.scope, set.place) else {
+            let (CounterScope::Space(id), Some((bucket, path))) = (set.scope, set.place) else {
                 continue;
             };
             let Some(bucket) = self.bucket_by_id(bucket).await? else {
@@ -406,13 +408,13 @@ impl Inner {
         Ok(here(&path).await?.map(|(_, limits)| (path, limits)))
     }
 
-    async fn meant(&self, target: &QuotaTarget) -> Result<Meant> {
+    async fn resolve_target(&self, target: &QuotaTarget) -> Result<ResolvedTarget> {
         let system = Caller::system();
         Ok(match target {
             QuotaTarget::Tenant(name) => {
                 let found = self.tree.tenant(name).await?;
                 let none = || Error::new(ErrorKind::NotFound, format!("there is no {target}"));
-                Meant::Scope(Scope::Tenant(found.ok_or_else(none)?.id))
+                ResolvedTarget::CounterScope(CounterScope::Tenant(found.ok_or_else(none)?.id))
             }
             QuotaTarget::User(name) => {
                 let user = self.accounts.user(name).await?;
@@ -423,17 +425,17 @@ impl Inner {
                     );
                     return Err(Error::new(ErrorKind::InvalidArgument, message));
                 }
-                Meant::Scope(Scope::User(user.id))
+                ResolvedTarget::CounterScope(CounterScope::User(user.id))
             }
-            QuotaTarget::Group(name) => {
-                Meant::Scope(Scope::Group(self.accounts.group_called(name).await?))
-            }
-            QuotaTarget::Bucket(bucket) => {
-                Meant::Scope(Scope::Bucket(self.bucket_of(&system, bucket).await?.id))
-            }
+            QuotaTarget::Group(name) => ResolvedTarget::CounterScope(CounterScope::Group(
+                self.accounts.group_called(name).await?,
+            )),
+            QuotaTarget::Bucket(bucket) => ResolvedTarget::CounterScope(CounterScope::Bucket(
+                self.bucket_of(&system, bucket).await?.id,
+            )),
             QuotaTarget::Directory(bucket, path) => {
                 let bucket = self.bucket_of(&system, bucket).await?;
-                Meant::Directory(Box::new(bucket), path.clone())
+                ResolvedTarget::Directory(Box::new(bucket), path.clone())
             }
         })
     }

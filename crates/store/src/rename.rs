@@ -6,8 +6,8 @@ use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::Store;
 use crate::access::policies_tell_keys_apart;
-use crate::admit::{actor, compares};
 use crate::api::{RenameRequest, WriteCondition};
+use crate::authorize::{actor, compares};
 use crate::info::write_condition;
 
 impl Store {
@@ -23,7 +23,7 @@ impl Store {
         let inner = &self.inner;
         let source = &request.source.key;
         let bucket = inner
-            .admit(
+            .authorize_bucket(
                 caller,
                 Action::RenameObject,
                 &request.source.bucket,
@@ -38,14 +38,14 @@ impl Store {
             (Action::DeleteObject, source),
             (Action::PutObject, &request.target),
         ] {
-            inner.permit(caller, action, &bucket, Some(key.as_str()), &details)?;
+            inner.authorize_in_bucket(caller, action, &bucket, Some(key.as_str()), &details)?;
         }
         let condition = inner
             .write_condition(caller, &bucket, &request.target, &request.condition)
             .await?;
         let asked = &request.source_condition;
         if compares(asked) || asked.if_match.is_some() {
-            inner.permit_comparison(caller, &bucket, source).await?;
+            inner.authorize_comparison(caller, &bucket, source).await?;
         }
         let principal = caller.to_string();
         let actor = actor(caller, &principal);

@@ -4,8 +4,8 @@ use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::Bucket;
 use dewar_types::{Error, ErrorKind, Result};
 
-use crate::admit::actor;
 use crate::api::{BucketRef, ObjectLock, Versioning};
+use crate::authorize::actor;
 use crate::limits::RETENTION_DAYS_MAX;
 use crate::{Inner, Store};
 
@@ -16,7 +16,10 @@ impl Store {
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
     pub async fn get_versioning(&self, caller: &Caller, bucket: &BucketRef) -> Result<Versioning> {
         let action = Action::GetBucketVersioning;
-        let found = self.inner.admit(caller, action, bucket, None).await?;
+        let found = self
+            .inner
+            .authorize_bucket(caller, action, bucket, None)
+            .await?;
         Ok(found
             .settings()
             .map(|settings| settings.versioning)
@@ -35,7 +38,10 @@ impl Store {
         versioning: Versioning,
     ) -> Result<()> {
         let action = Action::PutBucketVersioning;
-        let found = self.inner.admit(caller, action, bucket, None).await?;
+        let found = self
+            .inner
+            .authorize_bucket(caller, action, bucket, None)
+            .await?;
         let principal = caller.to_string();
         self.inner
             .tree
@@ -65,7 +71,10 @@ impl Store {
         bucket: &BucketRef,
     ) -> Result<Option<ObjectLock>> {
         let action = Action::GetBucketObjectLockConfiguration;
-        let found = self.inner.admit(caller, action, bucket, None).await?;
+        let found = self
+            .inner
+            .authorize_bucket(caller, action, bucket, None)
+            .await?;
         Ok(found.settings().and_then(|settings| settings.object_lock))
     }
 
@@ -90,7 +99,10 @@ impl Store {
             }
         }
         let action = Action::PutBucketObjectLockConfiguration;
-        let found = self.inner.admit(caller, action, bucket, None).await?;
+        let found = self
+            .inner
+            .authorize_bucket(caller, action, bucket, None)
+            .await?;
         let principal = caller.to_string();
         self.inner
             .tree
@@ -117,6 +129,7 @@ impl Inner {
         details: &Details<'_>,
     ) -> bool {
         let action = Action::BypassGovernanceRetention;
-        self.may(caller, action, bucket, key, details).is_ok()
+        self.authorize_optional(caller, action, bucket, key, details)
+            .is_ok()
     }
 }

@@ -8,19 +8,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_data::blob::Known;
+use dewar_data::blob::BlobStatus;
 use dewar_env::{Disk, DiskState};
-use dewar_meta::ns::Unnamed;
+use dewar_meta::ns::UnreferencedBlob;
 use dewar_types::{BlobId, DiskId, Result, Timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::key_rotation::rewrap;
 use crate::lifecycle::lifecycle;
 use crate::limits::FREE_GRACE;
 use crate::quota::count_spaces;
-use crate::rewrap::rewrap;
 use crate::upkeep::{presence, repair, returned, scrub, suspects};
-use crate::{Shared, Store};
+use crate::{SharedStore, Store};
 
 /// Pause after a step that failed.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -96,7 +96,7 @@ async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()
     }
 }
 
-async fn seal(inner: Shared) {
+async fn seal(inner: SharedStore) {
     loop {
         inner.segments.sealable().await;
         if let Err(error) = inner.segments.seal_next().await {
@@ -106,7 +106,7 @@ async fn seal(inner: Shared) {
     }
 }
 
-async fn seal_early(inner: Shared) {
+async fn seal_early(inner: SharedStore) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         inner.segments.release();
@@ -116,7 +116,7 @@ async fn seal_early(inner: Shared) {
     }
 }
 
-async fn compact(inner: Shared) {
+async fn compact(inner: SharedStore) {
     loop {
         match inner.segments.compact_step().await {
             Ok(0) => tokio::time::sleep(LOOK_EVERY).await,
@@ -129,9 +129,9 @@ async fn compact(inner: Shared) {
     }
 }
 
-async fn free(inner: Shared) {
+async fn free(inner: SharedStore) {
     let mut after = None;
-    let mut ahead = Ahead::default();
+    let mut ahead = FutureBlobs::default();
     loop {
         match free_step(&inner, after.take(), &mut ahead).await {
             Ok(Some(last)) => after = Some(last),
@@ -146,17 +146,17 @@ async fn free(inner: Shared) {
 
 /// Blobs that were queued at a time which has not come yet, since the clock was set back, and when
 /// this process saw them first by a clock that is never set.
-type Ahead = BTreeMap<Unnamed, Duration>;
+type FutureBlobs = BTreeMap<UnreferencedBlob, Duration>;
 
 /// Frees blobs whose names are gone since the grace time and that nobody reads. Bytes go before
 /// the record does: a crash in between only repeats the removal. Looks at so many behind `after`
 /// and gives the last one; `None` when there are no more. What is being read is passed over, so that
 /// it does not keep the rest.
 async fn free_step(
-    inner: &Shared,
-    after: Option<Unnamed>,
-    ahead: &mut Ahead,
-) -> Result<Option<Unnamed>> {
+    inner: &SharedStore,
+    after: Option<UnreferencedBlob>,
+    ahead: &mut FutureBlobs,
+) -> Result<Option<UnreferencedBlob>> {
     let grace = u64::try_from(FREE_GRACE.as_nanos()).unwrap_or(u64::MAX);
     let before = Timestamp(inner.env.clock.now().0.saturating_sub(grace));
     let mut looked_at = inner
@@ -197,8 +197,8 @@ async fn free_step(
 }
 
 /// The first of those whose time is still to come, as far as they have been seen for the grace time.
-async fn ripe_ahead(inner: &Shared, ahead: &mut Ahead) -> Result<Vec<Unnamed>> {
-    let now = Unnamed {
+async fn ripe_ahead(inner: &SharedStore, ahead: &mut FutureBlobs) -> Result<Vec<UnreferencedBlob>> {
+    let now = UnreferencedBlob {
         since: inner.env.clock.now(),
         blob: BlobId(u64::MAX),
     };
@@ -215,7 +215,7 @@ async fn ripe_ahead(inner: &Shared, ahead: &mut Ahead) -> Result<Vec<Unnamed>> {
     Ok(ripe.map(|(unnamed, _)| *unnamed).collect())
 }
 
-async fn reclaim_dirs(inner: Shared) {
+async fn reclaim_dirs(inner: SharedStore) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         if let Err(error) = inner.tree.reclaim_empty_dirs(STEP).await {
@@ -224,7 +224,7 @@ async fn reclaim_dirs(inner: Shared) {
     }
 }
 
-async fn space(inner: Shared) {
+async fn space(inner: SharedStore) {
     loop {
         inner.blobs.placement().refresh(inner.blobs.pool()).await;
         tokio::time::sleep(SPACE_EVERY).await;
@@ -235,7 +235,7 @@ async fn space(inner: Shared) {
 ///
 /// Not while it is undecided what becomes of blobs that a rebuilt catalog does not name: that is
 /// decided while nothing is served.
-async fn sweep(inner: Shared, first_new: BlobId) {
+async fn sweep(inner: SharedStore, first_new: BlobId) {
     loop {
         match inner.rebuilt().await {
             Ok(None) => break,
@@ -280,7 +280,7 @@ async fn sweep(inner: Shared, first_new: BlobId) {
             match inner.blobs.sweep(&member, first_new, claim, look_up).await {
                 Ok(found) => {
                     if found.removed > 0 {
-                        dewar_env::reached("leftovers were swept");
+                        dewar_env::coverage_mark("leftovers were swept");
                         let disk = member.disk.label();
                         tracing::info!(disk, removed = found.removed, "leftovers removed");
                     }
@@ -300,20 +300,20 @@ async fn sweep(inner: Shared, first_new: BlobId) {
 }
 
 /// What a sweep may do with a blob's files.
-async fn known(inner: &Shared, lost: &[(u64, u64)], blob: BlobId) -> Result<Known> {
+async fn known(inner: &SharedStore, lost: &[(u64, u64)], blob: BlobId) -> Result<BlobStatus> {
     // In this order: a segment leaves the memory only once its record is visible.
     if inner.segments.is_unsealed(blob) {
-        return Ok(Known::Busy);
+        return Ok(BlobStatus::Busy);
     }
     Ok(match inner.table.named(blob).await? {
-        Some(record) => Known::Named(record),
+        Some(record) => BlobStatus::Named(record),
         // A loss that was accepted took its record: it can be salvaged by what its header says.
         None if lost
             .iter()
             .any(|(from, to)| (*from..*to).contains(&blob.counter())) =>
         {
-            Known::Kept
+            BlobStatus::Kept
         }
-        None => Known::Unnamed,
+        None => BlobStatus::Unnamed,
     })
 }

@@ -30,7 +30,7 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// What a session began with.
-pub(crate) struct Begun {
+pub(crate) struct HandshakeResult {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) secure: bool,
     /// To this machine itself.
@@ -43,7 +43,7 @@ pub(crate) struct Begun {
     pub(crate) address: SocketAddr,
 }
 
-impl Begun {
+impl HandshakeResult {
     /// Whether page reads and writes are there.
     pub(crate) fn has_pages(&self) -> bool {
         self.version >= VERSION_PAGES && self.flags & server::SUPPORTS_PAGES != 0
@@ -58,7 +58,7 @@ pub(crate) async fn begin(
     tls: Option<&Arc<ClientConfig>>,
     identity: &Identity,
     limit: Duration,
-) -> Result<Begun> {
+) -> Result<HandshakeResult> {
     let expect = match identity.third_party {
         true => protocol::EXPECT_TPC,
         false => protocol::EXPECT_LOGIN,
@@ -100,7 +100,7 @@ async fn reach(
     tls: Option<&Arc<ClientConfig>>,
     expect: u8,
     limit: Duration,
-) -> Result<Begun> {
+) -> Result<HandshakeResult> {
     let unreachable = |why: String| Error::Connect {
         host: place.to_string(),
         why,
@@ -135,7 +135,7 @@ async fn reach(
         }
         None => (Box::new(socket), false),
     };
-    Ok(Begun {
+    Ok(HandshakeResult {
         stream,
         secure,
         local,
@@ -230,7 +230,11 @@ fn unexpected(reply: Reply) -> Error {
     }
 }
 
-async fn login(begun: &mut Begun, place: &Endpoint, identity: &Identity) -> Result<SessionId> {
+async fn login(
+    begun: &mut HandshakeResult,
+    place: &Endpoint,
+    identity: &Identity,
+) -> Result<SessionId> {
     let info = format!("xrd.appname={}&xrd.rn=dewar", identity.program);
     let login = Login {
         pid: std::process::id(),
@@ -291,7 +295,7 @@ async fn login(begun: &mut Begun, place: &Endpoint, identity: &Identity) -> Resu
     })
 }
 
-async fn exchange(begun: &mut Begun, request: &Request) -> Result<Reply> {
+async fn exchange(begun: &mut HandshakeResult, request: &Request) -> Result<Reply> {
     let mut wire = BytesMut::new();
     request.encode(StreamId::default(), &mut wire);
     begun.stream.write_all(&wire).await.map_err(lost)?;
@@ -330,12 +334,12 @@ fn credential(name: &str, secure: bool, identity: &Identity) -> Option<([u8; 4],
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Token;
+    use crate::options::BearerToken;
 
     #[test]
     fn tokens_are_shown_over_tls_only() {
         let identity = Identity {
-            token: Some(Token::new("abcd")),
+            token: Some(BearerToken::new("abcd")),
             ..Identity::default()
         };
         let shown = credential("ztn", true, &identity).expect("shown");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use dewar_xrootd_proto::options::dirlist as list_bits;
 use dewar_xrootd_proto::reply::{DIRLIST_STAT_HEAD, StatText};
-use dewar_xrootd_proto::request::{Stat, Target};
+use dewar_xrootd_proto::request::{HandleOrPath, Stat};
 use dewar_xrootd_proto::{FileHandle, QueryKind, Reply, Request, SessionId, StreamId};
 use parking_lot::Mutex;
 use rustls::ClientConfig;
@@ -16,13 +16,13 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::DropGuard;
 
-use crate::connect::{Begun, begin, bind};
+use crate::connect::{HandshakeResult, begin, bind};
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use crate::limits::{EVENTS_MAX, SMALL_BYTES_MAX, WAIT_MAX};
 use crate::options::{Identity, Options};
 use crate::resolve::Resolver;
-use crate::wire::{Event, Part, Shared, receive, send};
+use crate::wire::{Event, Part, WireState, receive, send};
 
 /// A session with one server; clones are the same one, and it ends with the last of them. Requests
 /// run side by side.
@@ -32,7 +32,7 @@ pub struct Connection {
 }
 
 struct Inner {
-    shared: Arc<Shared>,
+    shared: Arc<WireState>,
     queue: mpsc::Sender<Vec<Bytes>>,
     permits: Arc<Semaphore>,
     options: Options,
@@ -52,13 +52,13 @@ struct Inner {
 }
 
 /// Takes the id of a request back that was never sent.
-struct Unsent<'s> {
-    shared: &'s Shared,
+struct UnsentRequest<'s> {
+    shared: &'s WireState,
     stream: StreamId,
     sent: bool,
 }
 
-impl Drop for Unsent<'_> {
+impl Drop for UnsentRequest<'_> {
     fn drop(&mut self) {
         if !self.sent {
             self.shared.unregister(self.stream);
@@ -90,8 +90,8 @@ impl Connection {
         Ok(Self::start(begun, place.clone(), options))
     }
 
-    pub(crate) fn start(begun: Begun, place: Endpoint, options: Options) -> Self {
-        let shared = Shared::new();
+    pub(crate) fn start(begun: HandshakeResult, place: Endpoint, options: Options) -> Self {
+        let shared = WireState::new();
         let (secure, local) = (begun.secure, begun.local);
         let (pages, flags) = (begun.has_pages(), begun.flags);
         let (session, address) = (begun.session, begun.address);
@@ -243,7 +243,7 @@ impl Connection {
         let permit = permit.map_err(|_| shared.why())?;
         let (events, mut told) = mpsc::channel(EVENTS_MAX);
         let stream = shared.register(request.code(), room, events, permit)?;
-        let mut unsent = Unsent {
+        let mut unsent = UnsentRequest {
             shared,
             stream,
             sent: false,
@@ -335,7 +335,7 @@ impl Connection {
         let request = Request::Stat(Stat {
             options: 0,
             wants: 0,
-            target: Target::Path(path.to_owned()),
+            target: HandleOrPath::Path(path.to_owned()),
         });
         Ok(StatText::parse(
             &self.text(&request, SMALL_BYTES_MAX).await?,

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use dewar_xrootd_proto::limits::VECTOR_ITEM_BYTES;
 use dewar_xrootd_proto::options::pages::RETRY;
 use dewar_xrootd_proto::page::{crc32c, page_len, unwrap_summed_pages, wire_len, wrap_pages};
-use dewar_xrootd_proto::reply::{BadPages, OpenReply, Progress, StatText};
-use dewar_xrootd_proto::request::{Open, PageRead, Read, ReadItem, Stat, Target, Write};
+use dewar_xrootd_proto::reply::{BadPages, OpenReply, ResponseType, StatText};
+use dewar_xrootd_proto::request::{HandleOrPath, Open, PageRead, Read, ReadItem, Stat, Write};
 use dewar_xrootd_proto::{FileHandle, Request};
 
 use crate::connection::{Connection, join};
@@ -75,7 +75,7 @@ impl File {
         let request = Request::Stat(Stat {
             options: 0,
             wants: 0,
-            target: Target::Handle(self.handle),
+            target: HandleOrPath::Handle(self.handle),
         });
         let reply = self.connection.small(&request).await?;
         let text = std::str::from_utf8(&reply)
@@ -215,7 +215,7 @@ impl File {
                 for part in parts {
                     if part
                         .pages
-                        .is_none_or(|pages| pages.progress != Progress::Final)
+                        .is_none_or(|pages| pages.progress != ResponseType::Final)
                     {
                         return Err(Error::Protocol("an answer to no pages".to_owned()));
                     }

@@ -39,6 +39,6 @@ pub use connection::Connection;
 pub use endpoint::{DEFAULT_PORT, Endpoint};
 pub use error::{Error, Result};
 pub use file::{File, Pages};
-pub use options::{Identity, Options, Token};
+pub use options::{BearerToken, Identity, Options};
 pub use resolve::{Resolver, SystemResolver, system};
 pub use rustls::ClientConfig as TlsConfig;

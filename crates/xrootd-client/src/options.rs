@@ -40,9 +40,9 @@ impl Default for Options {
 
 /// A bearer token. Its `Debug` does not tell, and its memory is wiped.
 #[derive(Clone)]
-pub struct Token(Arc<Zeroizing<String>>);
+pub struct BearerToken(Arc<Zeroizing<String>>);
 
-impl Token {
+impl BearerToken {
     /// Of its text.
     #[must_use]
     pub fn new(text: &str) -> Self {
@@ -56,7 +56,7 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
     }
@@ -68,7 +68,7 @@ pub struct Identity {
     /// What it calls its user (login, and protocol `unix`).
     pub user: String,
     /// A token for servers that want one. It is shown over TLS only.
-    pub token: Option<Token>,
+    pub token: Option<BearerToken>,
     /// The program's name, for the server's log.
     pub program: String,
     /// Whether it comes for a third-party copy, which servers may let in by the key alone.

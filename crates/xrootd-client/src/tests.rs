@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dewar_xrootd_proto::page::{crc32c, wrap_pages};
-use dewar_xrootd_proto::reply::{LoginReply, OpenReply, Progress, ProtocolReply};
+use dewar_xrootd_proto::reply::{LoginReply, OpenReply, ProtocolReply, ResponseType};
 use dewar_xrootd_proto::request::Open;
 use dewar_xrootd_proto::{
     FileHandle, Handshake, HandshakeReply, PageStatus, Reply, Request, RequestCode, RequestHeader,
@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Du
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep};
 
-use crate::connect::Begun;
+use crate::connect::HandshakeResult;
 use crate::{Client, Connection, Endpoint, Error, File, Options, Resolver, Result};
 
 /// One client as the server sees it.
@@ -138,7 +138,7 @@ async fn opened() -> (Peer, Arc<File>) {
 /// A session that has begun, in memory, so that time can be what a test wants it to be.
 async fn in_memory(options: Options) -> (Peer<DuplexStream>, File) {
     let (ours, theirs) = tokio::io::duplex(64 << 10);
-    let begun = Begun {
+    let begun = HandshakeResult {
         stream: Box::new(ours),
         secure: false,
         local: true,
@@ -171,8 +171,8 @@ fn pages(stream: StreamId, offset: u64, data: &[u8], last: bool) -> Vec<u8> {
     let status = PageStatus {
         request: RequestCode::Pgread,
         progress: match last {
-            true => Progress::Final,
-            false => Progress::Partial,
+            true => ResponseType::Final,
+            false => ResponseType::Partial,
         },
         offset,
         data_len: body.len() as u32,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use dewar_xrootd_proto::reply::Progress;
+use dewar_xrootd_proto::reply::ResponseType;
 use dewar_xrootd_proto::{PageStatus, Reply, RequestCode, ResponseHeader, Status, StreamId};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -67,7 +67,7 @@ struct Slots {
 }
 
 /// What both tasks and all who ask share.
-pub(crate) struct Shared {
+pub(crate) struct WireState {
     slots: Mutex<Slots>,
     /// When anything came last.
     heard: Mutex<Instant>,
@@ -76,7 +76,7 @@ pub(crate) struct Shared {
     pub(crate) cut: CancellationToken,
 }
 
-impl Shared {
+impl WireState {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             slots: Mutex::default(),
@@ -225,7 +225,7 @@ pub(crate) async fn send(
     mut writer: impl AsyncWrite + Unpin,
     mut queue: mpsc::Receiver<Vec<Bytes>>,
     stall: Duration,
-    shared: Arc<Shared>,
+    shared: Arc<WireState>,
 ) {
     let work = async {
         loop {
@@ -259,7 +259,11 @@ pub(crate) async fn send(
 }
 
 /// Takes replies until the connection ends.
-pub(crate) async fn receive(reader: impl AsyncRead + Unpin, stall: Duration, shared: Arc<Shared>) {
+pub(crate) async fn receive(
+    reader: impl AsyncRead + Unpin,
+    stall: Duration,
+    shared: Arc<WireState>,
+) {
     let mut intake = Intake {
         reader,
         buffer: BytesMut::new(),
@@ -284,7 +288,7 @@ struct Intake<'s, R> {
     reader: R,
     buffer: BytesMut,
     stall: Duration,
-    shared: &'s Shared,
+    shared: &'s WireState,
 }
 
 fn lost(error: &std::io::Error) -> Error {
@@ -331,7 +335,7 @@ impl<R: AsyncRead + Unpin> Intake<'_, R> {
             return Err(Error::Protocol("pages that are none".to_owned()));
         };
         let room = shared.room(header.stream)?;
-        let alive = status.progress == Progress::Alive;
+        let alive = status.progress == ResponseType::Alive;
         let bytes = self.body(status.data_len as usize, room, !alive).await?;
         if alive {
             return Ok(());
@@ -340,7 +344,7 @@ impl<R: AsyncRead + Unpin> Intake<'_, R> {
             pages: Some(status),
             bytes,
         };
-        shared.part(header.stream, part, status.progress == Progress::Final)
+        shared.part(header.stream, part, status.progress == ResponseType::Final)
     }
 
     /// What was not asked for, or was to come later.

@@ -2,12 +2,12 @@
 
 use bytes::{Bytes, BytesMut};
 use dewar_xrootd_proto::reply::{
-    AttributeOutcome, AttributeReply, BadPages, LoginReply, OpenReply, PageStatus, Progress,
-    ProtocolReply, SigningRules, StatFlags, StatMore, StatText,
+    AttributeOutcome, AttributeReply, BadPages, LoginReply, OpenReply, PageStatus, ProtocolReply,
+    ResponseType, SigningRules, StatExtension, StatFlags, StatText,
 };
 use dewar_xrootd_proto::request::{
-    Checkpoint, CloneItem, Fattr, FattrAction, Login, Open, PageRead, Prepare, Protocol, Read,
-    ReadItem, Signature, Stat, Target, Write, WriteItem,
+    Checkpoint, CloneItem, Fattr, FattrAction, HandleOrPath, Login, Open, PageRead, Prepare,
+    Protocol, Read, ReadItem, Signature, Stat, Write, WriteItem,
 };
 use dewar_xrootd_proto::{
     FileHandle, Handshake, HandshakeReply, Reply, Request, RequestCode, RequestHeader,
@@ -24,10 +24,10 @@ fn path() -> impl Strategy<Value = String> {
     "/[a-zA-Z0-9_./ é?&=%-]{1,60}"
 }
 
-fn target() -> impl Strategy<Value = Target> {
+fn target() -> impl Strategy<Value = HandleOrPath> {
     prop_oneof![
-        handle().prop_map(Target::Handle),
-        path().prop_map(Target::Path)
+        handle().prop_map(HandleOrPath::Handle),
+        path().prop_map(HandleOrPath::Path)
     ]
 }
 
@@ -304,7 +304,7 @@ proptest! {
         let stream = StreamId(stream);
         let status = PageStatus {
             request: RequestCode::Pgread,
-            progress: Progress::Partial,
+            progress: ResponseType::Partial,
             offset,
             data_len,
         };
@@ -344,7 +344,7 @@ proptest! {
 
     #[test]
     fn stat_lines(id in 0u64..1 << 62, size in 0u64..1 << 62, flags in 0u32..1024, mtime in 0i64..1 << 40, more in any::<bool>(), mode in 0u32..0o10000) {
-        let more = more.then(|| StatMore {
+        let more = more.then(|| StatExtension {
             ctime: mtime, atime: mtime + 1, mode, owner: "ann".into(), group: "*".into(),
         });
         let stat = StatText { id, size, flags: StatFlags(flags), mtime, more };

@@ -18,8 +18,10 @@ use crate::limits::{LINGER_TIME, WATCHED_TIME};
 use crate::measure::Meter;
 use crate::path::Translation;
 use crate::redirect::{Peers, Redirect};
-use crate::session::{Interrupted, OpenFiles, Session, WasRead, Whose, Writer};
-use crate::sss::Seen;
+use crate::session::{
+    ClientFileKey, InterruptedFiles, InterruptedRead, OpenFiles, Session, Writer,
+};
+use crate::sss::ReplayCache;
 use crate::tpc::{Tpc, TpcConfig};
 
 /// What a door is like.
@@ -74,7 +76,7 @@ pub(crate) const ROOM_UNIT: usize = 4096;
 
 /// How often each request came, and how many bytes went through.
 #[derive(Debug)]
-pub struct Counts {
+pub struct RequestCounters {
     requests: [AtomicU64; RequestCode::ALL.len()],
     /// Requests that failed.
     pub failed: AtomicU64,
@@ -84,7 +86,7 @@ pub struct Counts {
     pub received: AtomicU64,
 }
 
-impl Default for Counts {
+impl Default for RequestCounters {
     fn default() -> Self {
         Self {
             requests: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -95,7 +97,7 @@ impl Default for Counts {
     }
 }
 
-impl Counts {
+impl RequestCounters {
     pub(crate) fn request(&self, code: RequestCode) {
         if let Some(count) = self.requests.get(usize::from(code.number() - 3000)) {
             count.fetch_add(1, Relaxed);
@@ -111,11 +113,11 @@ impl Counts {
 
 /// Whether somebody watches this server: who does asks for statistics again and again.
 #[derive(Debug, Default)]
-pub(crate) struct Watched(AtomicU64);
+pub(crate) struct MonitorActivity(AtomicU64);
 
-impl Watched {
+impl MonitorActivity {
     /// Somebody looked, at a time in seconds.
-    pub(crate) fn look(&self, now: u64) {
+    pub(crate) fn touch(&self, now: u64) {
         self.0.store(now, Relaxed);
     }
 
@@ -134,13 +136,13 @@ pub struct Door {
     pub(crate) room_in: Arc<Semaphore>,
     pub(crate) room_out: Arc<Semaphore>,
     pub(crate) open_files: Arc<OpenFiles>,
-    pub(crate) counts: Counts,
+    pub(crate) counts: RequestCounters,
     pub(crate) meter: Arc<dyn Meter>,
-    pub(crate) sss_seen: Mutex<Seen>,
+    pub(crate) sss_seen: Mutex<ReplayCache>,
     pub(crate) tpc: Arc<Tpc>,
     pub(crate) peers: Peers,
-    pub(crate) watched: Watched,
-    pub(crate) interrupted: Arc<Interrupted>,
+    pub(crate) watched: MonitorActivity,
+    pub(crate) interrupted: Arc<InterruptedFiles>,
     /// Since when it serves.
     pub(crate) since: Timestamp,
     sessions: Mutex<BTreeMap<[u8; 16], Weak<Session>>>,
@@ -168,13 +170,13 @@ impl Door {
             env,
             callers,
             tls,
-            counts: Counts::default(),
+            counts: RequestCounters::default(),
             sss_seen: Mutex::default(),
             tpc: Arc::new(Tpc::new(&config.tpc, Arc::clone(&meter))),
             meter,
             peers: Peers::watch(config.redirect.clone()),
-            watched: Watched::default(),
-            interrupted: Interrupted::new(config.limits.resume_time),
+            watched: MonitorActivity::default(),
+            interrupted: InterruptedFiles::new(config.limits.resume_time),
             since,
             sessions: Mutex::default(),
             config,
@@ -183,7 +185,7 @@ impl Door {
 
     /// What happened since the start.
     #[must_use]
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &RequestCounters {
         &self.counts
     }
 
@@ -232,14 +234,18 @@ impl Door {
 
     /// The upload of a client that says that its connection broke, whether or not this server has noticed.
     /// Nothing becomes of it yet.
-    pub(crate) fn upload_of(&self, whose: &Whose, now: &Session) -> Option<Arc<Writer>> {
+    pub(crate) fn upload_of(&self, whose: &ClientFileKey, now: &Session) -> Option<Arc<Writer>> {
         let others = self.others(whose, now);
         let open = others.iter().find_map(|session| session.upload(whose));
         open.or_else(|| self.interrupted.find(whose))
     }
 
     /// The same when it rests: the session in which it was open is over. It still has to be taken.
-    pub(crate) async fn upload_at_rest(&self, whose: &Whose, now: &Session) -> Option<Arc<Writer>> {
+    pub(crate) async fn upload_at_rest(
+        &self,
+        whose: &ClientFileKey,
+        now: &Session,
+    ) -> Option<Arc<Writer>> {
         let others = self.others(whose, now);
         for session in others
             .iter()
@@ -253,7 +259,11 @@ impl Door {
     }
 
     /// What a client was reading that says that its connection broke.
-    pub(crate) fn interrupted_reads(&self, whose: &Whose, now: &Session) -> Vec<WasRead> {
+    pub(crate) fn interrupted_reads(
+        &self,
+        whose: &ClientFileKey,
+        now: &Session,
+    ) -> Vec<InterruptedRead> {
         let mut found: Vec<_> = self
             .others(whose, now)
             .iter()
@@ -265,7 +275,7 @@ impl Door {
     }
 
     /// A client reads a version on, or was told to read it anew: one of its files is not asked about once more.
-    pub(crate) fn forget_read(&self, whose: &Whose, version: VersionId, now: &Session) {
+    pub(crate) fn forget_read(&self, whose: &ClientFileKey, version: VersionId, now: &Session) {
         if self.interrupted.forget_read(whose, version) {
             return;
         }
@@ -277,14 +287,14 @@ impl Door {
     }
 
     /// A client writes a file anew: what it began before is not meant any more, also when this breaks in turn.
-    pub(crate) fn writes_anew(&self, whose: &Whose, now: &Session) {
+    pub(crate) fn writes_anew(&self, whose: &ClientFileKey, now: &Session) {
         self.interrupted.give_up_uploads(whose);
         let others = self.others(whose, now);
         others.iter().for_each(|session| session.give_up(whose));
     }
 
     /// The other sessions of a client.
-    fn others(&self, whose: &Whose, now: &Session) -> Vec<Arc<Session>> {
+    fn others(&self, whose: &ClientFileKey, now: &Session) -> Vec<Arc<Session>> {
         let is_other =
             |session: &Session| session.id() != now.id() && *session.claimed() == whose.client;
         let sessions = self.sessions.lock();

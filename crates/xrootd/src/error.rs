@@ -9,7 +9,7 @@ use dewar_xrootd_proto::{DecodeError, ErrorCode};
 
 /// A request that failed.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct ErrorReply {
     pub(crate) code: ErrorCode,
     pub(crate) message: String,
     /// The server could not do what it should, as 5xx says it over HTTP.
@@ -20,9 +20,9 @@ pub(crate) struct Refusal {
     pub(crate) elsewhere: Option<(String, u16)>,
 }
 
-pub(crate) type Answer<T> = Result<T, Refusal>;
+pub(crate) type VerbResult<T> = Result<T, ErrorReply>;
 
-impl Refusal {
+impl ErrorReply {
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -106,7 +106,7 @@ impl Refusal {
     }
 }
 
-impl From<DecodeError> for Refusal {
+impl From<DecodeError> for ErrorReply {
     fn from(error: DecodeError) -> Self {
         Self::new(error.code(), error.to_string())
     }
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_a_user_did_wrong_is_no_failure_of_the_server() {
-        let ours = |kind| Refusal::of(&Error::new(kind, "why"), "mv", "/b/x").ours;
+        let ours = |kind| ErrorReply::of(&Error::new(kind, "why"), "mv", "/b/x").ours;
         for kind in [
             ErrorKind::NotADirectory,
             ErrorKind::Nearline,
@@ -198,6 +198,6 @@ mod tests {
         ] {
             assert!(ours(kind), "{kind:?}");
         }
-        assert!(!Refusal::new(ErrorCode::NoMemory, "too many files are open").ours);
+        assert!(!ErrorReply::new(ErrorCode::NoMemory, "too many files are open").ours);
     }
 }

@@ -4,7 +4,7 @@
 //! [`Door::serve`] gets a connection. [`connection`] negotiates (handshake, protocol, TLS), then
 //! reads requests one after the other and lets each run as a task of its own, so that a slow file
 //! holds up nobody; answers leave as they are ready through one outlet. [`session`] keeps who the
-//! client is and its open files. [`verb`] has a file for each group of requests.
+//! client is and its open files. [`ops`] has a file for each group of requests.
 //!
 //! - **Reads** take room from a [`budget`](session::Budget) before they read, and give it back when
 //!   the socket took the bytes. Bytes are verified by the store; page checksums are computed over
@@ -28,6 +28,7 @@ mod door;
 mod error;
 pub mod limits;
 mod measure;
+mod ops;
 mod path;
 mod redirect;
 mod session;
@@ -35,15 +36,14 @@ mod sss;
 #[cfg(test)]
 mod tests;
 mod tpc;
-mod verb;
 
 pub use callers::{Callers, Peer, Proof};
 pub use connection::{TlsStream, TlsUpgrade};
 pub use dewar_xrootd_client::TlsConfig;
 pub use dewar_xrootd_proto::RequestCode;
-pub use door::{Counts, Door, DoorConfig, DoorLimits};
-pub use measure::{CopyEnd, Meter, NoMeter, Outcome};
+pub use door::{Door, DoorConfig, DoorLimits, RequestCounters};
+pub use measure::{CopyEnd, Meter, NoMeter, RequestOutcome};
 pub use path::Translation;
-pub use redirect::{Elsewhere, Redirect, When};
+pub use redirect::{Redirect, RedirectMode, RedirectTarget};
 pub use sss::{KeyUser, KeytabError, SssKey, fuzz_sss, parse_keytab};
-pub use tpc::{Pace, Source, Sources, TpcConfig, Trust};
+pub use tpc::{AllowList, AllowRule, Pace, TpcConfig, Trust};

@@ -8,11 +8,11 @@ use dewar_xrootd_proto::RequestCode;
 use tokio::time::Instant;
 
 use crate::door::Door;
-use crate::error::Refusal;
+use crate::error::ErrorReply;
 
 /// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// As it was asked.
     Done,
     /// With an error that is for the client to mend.
@@ -74,7 +74,7 @@ impl CopyEnd {
 /// Whoever counts what happens at a door.
 pub trait Meter: Send + Sync {
     /// A request was answered, so long after its header came.
-    fn answered(&self, request: RequestCode, outcome: Outcome, took: Duration);
+    fn answered(&self, request: RequestCode, outcome: RequestOutcome, took: Duration);
 
     /// Bytes of files came.
     fn received(&self, bytes: u64);
@@ -100,7 +100,7 @@ pub trait Meter: Send + Sync {
 pub struct NoMeter;
 
 impl Meter for NoMeter {
-    fn answered(&self, _: RequestCode, _: Outcome, _: Duration) {}
+    fn answered(&self, _: RequestCode, _: RequestOutcome, _: Duration) {}
 
     fn received(&self, _: u64) {}
 
@@ -134,21 +134,21 @@ impl Measure {
     }
 
     /// It was answered, with a refusal or without.
-    pub(crate) fn answered(&self, refusal: Option<&Refusal>) {
+    pub(crate) fn answered(&self, refusal: Option<&ErrorReply>) {
         self.end(match refusal {
-            None => Outcome::Done,
-            Some(Refusal {
+            None => RequestOutcome::Done,
+            Some(ErrorReply {
                 elsewhere: Some(_), ..
-            }) => Outcome::Elsewhere,
-            Some(Refusal { wait: Some(_), .. }) => Outcome::Later,
-            Some(Refusal { ours: true, .. }) => Outcome::Failed,
-            Some(_) => Outcome::Refused,
+            }) => RequestOutcome::Elsewhere,
+            Some(ErrorReply { wait: Some(_), .. }) => RequestOutcome::Later,
+            Some(ErrorReply { ours: true, .. }) => RequestOutcome::Failed,
+            Some(_) => RequestOutcome::Refused,
         });
     }
 
     /// It was answered.
-    pub(crate) fn end(&self, outcome: Outcome) {
-        if matches!(outcome, Outcome::Refused | Outcome::Failed) {
+    pub(crate) fn end(&self, outcome: RequestOutcome) {
+        if matches!(outcome, RequestOutcome::Refused | RequestOutcome::Failed) {
             self.door.counts.failed.fetch_add(1, Relaxed);
         }
         let took = self.begun.elapsed();

@@ -9,11 +9,11 @@ use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_types::{BucketName, ObjectKey, TenantName};
 use dewar_xrootd_proto::{Cgi, ErrorCode, split_cgi};
 
-use crate::error::{Answer, Refusal};
+use crate::error::{ErrorReply, VerbResult};
 
 /// What a path means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PathTarget {
     /// Above all buckets.
     Root,
     /// A bucket.
@@ -27,7 +27,7 @@ pub(crate) enum Place {
 pub(crate) struct WirePath {
     /// Canonical, for messages.
     pub(crate) shown: String,
-    pub(crate) place: Place,
+    pub(crate) place: PathTarget,
     cgi: String,
     /// It ends with a slash, as paths of directories do.
     pub(crate) of_directory: bool,
@@ -77,15 +77,15 @@ impl Translation {
 impl WirePath {
     /// # Errors
     /// 3010 for what leads above the root, 3000 for what can be no name.
-    pub(crate) fn parse(sent: &str, translations: &[Translation]) -> Answer<Self> {
+    pub(crate) fn parse(sent: &str, translations: &[Translation]) -> VerbResult<Self> {
         let (path, cgi) = split_cgi(sent);
         let not_allowed = || {
             let message = format!("The path '{path}' leads above the root and is disallowed.");
-            Refusal::new(ErrorCode::NotAuthorized, message)
+            ErrorReply::new(ErrorCode::NotAuthorized, message)
         };
         if path.contains(|letter: char| letter.is_ascii_control()) {
             let message = format!("{}: control characters", path.escape_debug());
-            return Err(Refusal::new(ErrorCode::ArgInvalid, message));
+            return Err(ErrorReply::new(ErrorCode::ArgInvalid, message));
         }
         let shown = canonical(path).ok_or_else(not_allowed)?;
         // The longest beginning decides, whatever their order.
@@ -111,12 +111,12 @@ impl WirePath {
     ///
     /// # Errors
     /// 3016 for the root and for buckets.
-    pub(crate) fn object(&self, doing: &str) -> Answer<&ObjectRef> {
+    pub(crate) fn object(&self, doing: &str) -> VerbResult<&ObjectRef> {
         match &self.place {
-            Place::Object(object) => Ok(object),
-            Place::Root | Place::Bucket(_) => {
+            PathTarget::Object(object) => Ok(object),
+            PathTarget::Root | PathTarget::Bucket(_) => {
                 let message = format!("Unable to {doing} {}; is a directory", self.shown);
-                Err(Refusal::new(ErrorCode::IsDirectory, message))
+                Err(ErrorReply::new(ErrorCode::IsDirectory, message))
             }
         }
     }
@@ -137,9 +137,9 @@ fn canonical(path: &str) -> Option<String> {
     Some(format!("/{}", names.join("/")))
 }
 
-fn place(path: &str) -> Answer<Place> {
+fn place(path: &str) -> VerbResult<PathTarget> {
     let bad = |error: &dyn std::fmt::Display| {
-        Refusal::new(ErrorCode::ArgInvalid, format!("{path}: {error}"))
+        ErrorReply::new(ErrorCode::ArgInvalid, format!("{path}: {error}"))
     };
     let mut rest = path.trim_start_matches('/');
     let mut tenant = None;
@@ -149,27 +149,27 @@ fn place(path: &str) -> Answer<Place> {
         rest = behind;
     }
     if rest.is_empty() {
-        return Ok(Place::Root);
+        return Ok(PathTarget::Root);
     }
     let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
     // A name that no bucket can have is the name of nothing that is there.
     let name = BucketName::new(bucket).map_err(|error| {
         let message = format!("{path}: no such file or directory ({error})");
-        Refusal::new(ErrorCode::NotFound, message)
+        ErrorReply::new(ErrorCode::NotFound, message)
     })?;
     let bucket = BucketRef { tenant, name };
     if key.is_empty() {
-        return Ok(Place::Bucket(bucket));
+        return Ok(PathTarget::Bucket(bucket));
     }
     let key = ObjectKey::new(key).map_err(|error| bad(&error))?;
-    Ok(Place::Object(ObjectRef { bucket, key }))
+    Ok(PathTarget::Object(ObjectRef { bucket, key }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parsed(path: &str) -> (String, Place) {
+    fn parsed(path: &str) -> (String, PathTarget) {
         let path = WirePath::parse(path, &[]).expect("a path");
         (path.shown, path.place)
     }
@@ -184,7 +184,7 @@ mod tests {
         ] {
             let (shown, place) = parsed(path);
             assert_eq!(shown, "/data/x/y");
-            let Place::Object(object) = place else {
+            let PathTarget::Object(object) = place else {
                 panic!("{place:?}");
             };
             assert_eq!(
@@ -192,10 +192,10 @@ mod tests {
                 ("data", "x/y")
             );
         }
-        assert_eq!(parsed("/").1, Place::Root);
-        assert_eq!(parsed("//").1, Place::Root);
-        assert!(matches!(parsed("/data/").1, Place::Bucket(_)));
-        let Place::Bucket(bucket) = parsed("/@atlas/data").1 else {
+        assert_eq!(parsed("/").1, PathTarget::Root);
+        assert_eq!(parsed("//").1, PathTarget::Root);
+        assert!(matches!(parsed("/data/").1, PathTarget::Bucket(_)));
+        let PathTarget::Bucket(bucket) = parsed("/@atlas/data").1 else {
             panic!("no bucket");
         };
         assert_eq!(bucket.tenant.expect("named").as_str(), "atlas");
@@ -220,9 +220,9 @@ mod tests {
             .map(|rule| Translation::parse(rule).expect("a rule"))
             .collect();
         let leads = |path: &str| match WirePath::parse(path, &rules).expect("a path").place {
-            Place::Root => "/".to_owned(),
-            Place::Bucket(bucket) => format!("/{}", bucket.name),
-            Place::Object(object) => format!("/{}/{}", object.bucket.name, object.key),
+            PathTarget::Root => "/".to_owned(),
+            PathTarget::Bucket(bucket) => format!("/{}", bucket.name),
+            PathTarget::Object(object) => format!("/{}/{}", object.bucket.name, object.key),
         };
         assert_eq!(leads("//store//a"), "/cms/store/a");
         assert_eq!(leads("/store"), "/cms/store");

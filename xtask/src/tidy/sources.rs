@@ -8,7 +8,7 @@ use super::{Tree, Violation};
 const LINES_MAX: usize = 800;
 
 /// A name that only some files may use.
-struct Name {
+struct ForbiddenName {
     /// Any of these in a line of code is a use.
     texts: &'static [&'static str],
     what: &'static str,
@@ -17,32 +17,32 @@ struct Name {
     free_in_tests: bool,
 }
 
-const NAMES: &[Name] = &[
-    Name {
+const NAMES: &[ForbiddenName] = &[
+    ForbiddenName {
         texts: &["std::fs", "tokio::fs", "std::{fs"],
         what: "the file system belongs to dewar-env",
         exceptions: exceptions::FILE_SYSTEM,
         free_in_tests: true,
     },
-    Name {
+    ForbiddenName {
         texts: &["SystemTime"],
         what: "time comes from dewar_env::Clock",
         exceptions: exceptions::CLOCK,
         free_in_tests: true,
     },
-    Name {
+    ForbiddenName {
         texts: &["rand::", "getrandom", "RandomState::"],
         what: "chance comes from dewar_env::Rng",
         exceptions: exceptions::CHANCE,
         free_in_tests: false,
     },
-    Name {
+    ForbiddenName {
         texts: &["clippy::disallowed_methods"],
         what: "time, chance and blocking belong to dewar-env",
         exceptions: exceptions::DISALLOWED_METHODS,
         free_in_tests: true,
     },
-    Name {
+    ForbiddenName {
         texts: &["unsafe_code"],
         what: "unsafe code stands in few places",
         exceptions: exceptions::UNSAFE,

@@ -32,9 +32,9 @@ use dewar_types::{Error, ErrorKind, TenantName, Timestamp, UserId};
 use thiserror::Error as ThisError;
 
 use crate::acl::{Grant, Permission};
-use crate::policy::statement::Ask;
-use crate::policy::{Effect, Meant, Statement, Verdict};
-use crate::token::Let;
+use crate::policy::statement::PolicyRequest;
+use crate::policy::{Effect, PrincipalMatch, Statement, Verdict};
+use crate::token::CapabilityDecision;
 use crate::{Action, BucketAccess, Caller, Level, Limit, ObjectAccess, Ownership, Principal, User};
 
 pub use assume::assume;
@@ -164,14 +164,14 @@ pub struct Details<'a> {
 /// The caller may not.
 #[derive(Debug, ThisError, Clone, PartialEq, Eq)]
 #[error("{caller} may not {action} on {resource}: {reason}")]
-pub struct Denied {
+pub struct AccessDenied {
     caller: Box<str>,
     action: Action,
     resource: Box<str>,
     reason: Reason,
 }
 
-impl Denied {
+impl AccessDenied {
     fn new(caller: &Caller, action: Action, resource: &Resource<'_>, reason: Reason) -> Self {
         Self {
             caller: caller.to_string().into(),
@@ -188,8 +188,8 @@ impl Denied {
     }
 }
 
-impl From<Denied> for Error {
-    fn from(denied: Denied) -> Self {
+impl From<AccessDenied> for Error {
+    fn from(denied: AccessDenied) -> Self {
         Self::with_source(ErrorKind::Denied, denied.to_string(), denied)
     }
 }
@@ -207,17 +207,17 @@ impl Decision {
     /// As [`fn@authorize`] would have it.
     ///
     /// # Errors
-    /// [`Denied`] where it was.
+    /// [`AccessDenied`] where it was.
     pub fn into_result(
         self,
         caller: &Caller,
         action: Action,
         resource: &Resource<'_>,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), AccessDenied> {
         if self.allowed {
             return Ok(());
         }
-        Err(Denied::new(caller, action, resource, self.reason))
+        Err(AccessDenied::new(caller, action, resource, self.reason))
     }
 }
 
@@ -330,7 +330,7 @@ impl fmt::Display for Reason {
 }
 
 /// What decided, without a copy of anything.
-enum Why<'a> {
+enum ReasonRef<'a> {
     System,
     Disabled,
     Owner,
@@ -347,7 +347,7 @@ enum Why<'a> {
     Nothing,
 }
 
-impl Why<'_> {
+impl ReasonRef<'_> {
     fn to_reason(&self, caller: &Caller) -> Reason {
         let lacks = |claim: &&str| caller.bounds().is_some_and(|b| b.lacks_claim(claim));
         let statement = |source: &str, index: usize, statement: &Statement| Reason::Statement {
@@ -382,20 +382,20 @@ impl Why<'_> {
 /// Decides.
 ///
 /// # Errors
-/// [`Denied`] unless something allows it: everything is closed by default.
+/// [`AccessDenied`] unless something allows it: everything is closed by default.
 pub fn authorize(
     caller: &Caller,
     action: Action,
     resource: Resource<'_>,
     details: &Details<'_>,
-) -> Result<(), Denied> {
+) -> Result<(), AccessDenied> {
     let named = OnceCell::new();
-    let ask = Ask::new(caller, action, &resource, details, &named);
+    let ask = PolicyRequest::new(caller, action, &resource, details, &named);
     let (allowed, why) = decide(&ask);
     if allowed {
         return Ok(());
     }
-    Err(Denied::new(
+    Err(AccessDenied::new(
         caller,
         action,
         &resource,
@@ -412,7 +412,7 @@ pub fn explain(
     details: &Details<'_>,
 ) -> Decision {
     let named = OnceCell::new();
-    let ask = Ask::new(caller, action, &resource, details, &named);
+    let ask = PolicyRequest::new(caller, action, &resource, details, &named);
     let (allowed, why) = decide(&ask);
     Decision {
         allowed,
@@ -438,38 +438,40 @@ pub fn makes_only_new(caller: &Caller, tenant: &TenantName, bucket: &str, key: &
     bounds.limits.iter().any(|limit| match limit {
         Limit::Capabilities(capabilities) => {
             let details = Details::default();
-            capabilities.lets(Action::PutObject, &resource, &details) != Let::Always
+            capabilities.lets(Action::PutObject, &resource, &details) != CapabilityDecision::Always
         }
         Limit::Caveats(caveats) => {
             let details = Details::default();
             let origin = caller.origin();
-            caveats.lets(Action::PutObject, &resource, &details, origin) != Let::Always
+            caveats.lets(Action::PutObject, &resource, &details, origin)
+                != CapabilityDecision::Always
         }
         Limit::Policy { .. } | Limit::NoIam => false,
     })
 }
 
 /// What the caller's session or token does not reach to.
-fn beyond<'a>(ask: &Ask<'a>) -> Option<Why<'a>> {
+fn beyond<'a>(ask: &PolicyRequest<'a>) -> Option<ReasonRef<'a>> {
     let bounds = ask.caller.bounds()?;
     bounds.limits.iter().find_map(|limit| match limit {
-        _ if limit.forbids_service(ask.action) => Some(Why::NoIam),
+        _ if limit.forbids_service(ask.action) => Some(ReasonRef::NoIam),
         Limit::NoIam => None,
         Limit::Capabilities(capabilities) => {
             let lets = capabilities.lets(ask.action, ask.resource, ask.details);
-            (lets == Let::Never).then(|| Why::Capabilities(capabilities.text()))
+            (lets == CapabilityDecision::Never)
+                .then(|| ReasonRef::Capabilities(capabilities.text()))
         }
         Limit::Caveats(caveats) => {
             let origin = ask.caller.origin();
             let lets = caveats.lets(ask.action, ask.resource, ask.details, origin);
-            (lets == Let::Never).then(|| Why::Caveats(caveats.text()))
+            (lets == CapabilityDecision::Never).then(|| ReasonRef::Caveats(caveats.text()))
         }
         Limit::Policy { source, policy } => {
             let verdict = policy.verdict(ask);
             match (verdict.deny, verdict.allow) {
-                (Some((index, statement)), _) => Some(Why::User(source, index, statement)),
+                (Some((index, statement)), _) => Some(ReasonRef::User(source, index, statement)),
                 (None, None) if is_session_named(ask) => None,
-                (None, None) => Some(Why::SessionPolicy(source)),
+                (None, None) => Some(ReasonRef::SessionPolicy(source)),
                 (None, Some(_)) => None,
             }
         }
@@ -478,7 +480,7 @@ fn beyond<'a>(ask: &Ask<'a>) -> Option<Why<'a>> {
 
 /// Whether the bucket's policy allows it to the caller's session by its own ARN. That is added to what
 /// the session's policy leaves (IAM user guide, "Session policies"); scopes and caveats still bound it.
-fn is_session_named(ask: &Ask<'_>) -> bool {
+fn is_session_named(ask: &PolicyRequest<'_>) -> bool {
     let Resource::Bucket {
         owner,
         access: Some(access),
@@ -496,7 +498,7 @@ fn is_session_named(ask: &Ask<'_>) -> bool {
 
 /// Decides: what everybody is asked, then what sessions and tokens are held to, which only takes
 /// away.
-fn decide<'a>(ask: &'a Ask<'a>) -> (bool, Why<'a>) {
+fn decide<'a>(ask: &'a PolicyRequest<'a>) -> (bool, ReasonRef<'a>) {
     let (allowed, why) = decide_unbound(ask);
     match allowed.then(|| beyond(ask)).flatten() {
         Some(why) => (false, why),
@@ -504,10 +506,10 @@ fn decide<'a>(ask: &'a Ask<'a>) -> (bool, Why<'a>) {
     }
 }
 
-fn decide_unbound<'a>(ask: &'a Ask<'a>) -> (bool, Why<'a>) {
+fn decide_unbound<'a>(ask: &'a PolicyRequest<'a>) -> (bool, ReasonRef<'a>) {
     let user = match ask.caller.principal() {
-        Principal::System => return (true, Why::System),
-        Principal::User(user) if user.disabled => return (false, Why::Disabled),
+        Principal::System => return (true, ReasonRef::System),
+        Principal::User(user) if user.disabled => return (false, ReasonRef::Disabled),
         Principal::User(user) => Some(&**user),
         Principal::Anonymous => None,
     };
@@ -517,8 +519,8 @@ fn decide_unbound<'a>(ask: &'a Ask<'a>) -> (bool, Why<'a>) {
     };
     match *ask.resource {
         Resource::Tenant(tenant) => match user {
-            Some(user) if user.tenant != *tenant => (false, Why::Nothing),
-            Some(user) if user.is_root() => (true, Why::Owner),
+            Some(user) if user.tenant != *tenant => (false, ReasonRef::Nothing),
+            Some(user) if user.is_root() => (true, ReasonRef::Owner),
             _ => own.alone(),
         },
         Resource::Identity {
@@ -538,14 +540,14 @@ fn decide_unbound<'a>(ask: &'a Ask<'a>) -> (bool, Why<'a>) {
 
 /// What a user's own policies allow.
 struct OwnPolicies<'a> {
-    allow: Option<Why<'a>>,
+    allow: Option<ReasonRef<'a>>,
     /// Of those that reach the whole tenant.
-    tenant_wide: Option<Why<'a>>,
+    tenant_wide: Option<ReasonRef<'a>>,
 }
 
 impl<'a> OwnPolicies<'a> {
     /// Asks them all; a statement that denies is the error.
-    fn of(ask: &Ask<'a>, user: Option<&'a User>) -> Result<Self, Why<'a>> {
+    fn of(ask: &PolicyRequest<'a>, user: Option<&'a User>) -> Result<Self, ReasonRef<'a>> {
         let mut own = Self {
             allow: None,
             tenant_wide: None,
@@ -556,7 +558,7 @@ impl<'a> OwnPolicies<'a> {
                 .policy
                 .verdict(&ask.of_user_policy(policy.tenant_wide));
             if let Some((index, statement)) = verdict.deny {
-                return Err(Why::User(&policy.source, index, statement));
+                return Err(ReasonRef::User(&policy.source, index, statement));
             }
             if let Some((index, statement, _)) = verdict.allow {
                 let place = if policy.tenant_wide {
@@ -564,37 +566,38 @@ impl<'a> OwnPolicies<'a> {
                 } else {
                     &mut own.allow
                 };
-                place.get_or_insert(Why::User(&policy.source, index, statement));
+                place.get_or_insert(ReasonRef::User(&policy.source, index, statement));
             }
         }
         Ok(own)
     }
 
-    fn any(self) -> Option<Why<'a>> {
+    fn any(self) -> Option<ReasonRef<'a>> {
         self.allow.or(self.tenant_wide)
     }
 
-    fn alone(self) -> (bool, Why<'a>) {
-        self.any().map_or((false, Why::Nothing), |why| (true, why))
+    fn alone(self) -> (bool, ReasonRef<'a>) {
+        self.any()
+            .map_or((false, ReasonRef::Nothing), |why| (true, why))
     }
 }
 
 fn of_identity<'a>(
-    ask: &Ask<'a>,
+    ask: &PolicyRequest<'a>,
     user: Option<&User>,
     tenant: &TenantName,
     account: UserId,
     of_tenant: bool,
     own: OwnPolicies<'a>,
-) -> (bool, Why<'a>) {
+) -> (bool, ReasonRef<'a>) {
     let Some(user) = user else {
-        return (false, Why::Nothing);
+        return (false, ReasonRef::Nothing);
     };
     if user.tenant != *tenant {
-        return (false, Why::Nothing);
+        return (false, ReasonRef::Nothing);
     }
     if user.tenant_admin {
-        return (true, Why::TenantAdmin);
+        return (true, ReasonRef::TenantAdmin);
     }
     if let Some(why) = own.tenant_wide {
         return (true, why);
@@ -604,10 +607,10 @@ fn of_identity<'a>(
     let beyond = changes_rights(ask.action) || (changes_keys(ask.action) && !itself);
     let mine = user.account == account && !(of_tenant && beyond);
     match own.allow {
-        _ if !mine => (false, Why::Nothing),
-        _ if user.is_root() => (true, Why::Owner),
+        _ if !mine => (false, ReasonRef::Nothing),
+        _ if user.is_root() => (true, ReasonRef::Owner),
         Some(why) => (true, why),
-        None => (false, Why::Nothing),
+        None => (false, ReasonRef::Nothing),
     }
 }
 
@@ -642,13 +645,13 @@ fn changes_rights(action: Action) -> bool {
 }
 
 fn of_bucket<'a>(
-    ask: &Ask<'a>,
+    ask: &PolicyRequest<'a>,
     user: Option<&User>,
     owner: UserId,
     access: Option<&'a BucketAccess>,
     object: Option<ObjectAccess<'_>>,
     own: OwnPolicies<'a>,
-) -> (bool, Why<'a>) {
+) -> (bool, ReasonRef<'a>) {
     let own_account = user.is_some_and(|user| user.account == owner);
     let root = user.is_some_and(User::is_root);
     let policy = access.and_then(|access| access.policy.as_deref());
@@ -660,13 +663,13 @@ fn of_bucket<'a>(
     if let Some((index, statement)) = verdict.deny
         && !mends
     {
-        return (false, Why::Bucket(index, statement));
+        return (false, ReasonRef::Bucket(index, statement));
     }
     let lists = access.map_or(Ownership::default(), BucketAccess::ownership)
         != Ownership::BucketOwnerEnforced;
     let foreign = lists && object.is_some_and(|object| object.owner != owner);
     if own_account && root && !foreign {
-        return (true, Why::Owner);
+        return (true, ReasonRef::Owner);
     }
     let block = access.map(BucketAccess::block).unwrap_or_default();
     let public = policy.is_some_and(crate::Policy::is_public);
@@ -684,30 +687,30 @@ fn of_bucket<'a>(
     });
     let grant = grant
         .flatten()
-        .map(|(on, grant)| Why::Grant(on, grant.permission));
+        .map(|(on, grant)| ReasonRef::Grant(on, grant.permission));
     // In person is enough within the account; by its account a user is let in as far as its own
     // policies let it.
     if own_account && !foreign {
-        if let Some((index, statement, Meant::InPerson)) = by_policy {
-            return (true, Why::Bucket(index, statement));
+        if let Some((index, statement, PrincipalMatch::InPerson)) = by_policy {
+            return (true, ReasonRef::Bucket(index, statement));
         }
         return own.alone();
     }
     let outside = by_policy
-        .map(|(index, statement, _)| Why::Bucket(index, statement))
+        .map(|(index, statement, _)| ReasonRef::Bucket(index, statement))
         .or(grant);
     let same_tenant = user.is_some_and(|user| user.tenant == *ask.resource.tenant());
     match outside {
         Some(why) if user.is_none() || root => (true, why),
         Some(_) => match own.any() {
             Some(why) => (true, why),
-            None => (false, Why::NoPolicyOfUser),
+            None => (false, ReasonRef::NoPolicyOfUser),
         },
         None if same_tenant && own.tenant_wide.is_some() => {
-            (true, own.tenant_wide.unwrap_or(Why::Nothing))
+            (true, own.tenant_wide.unwrap_or(ReasonRef::Nothing))
         }
-        None if restricted && verdict.allow.is_some() => (false, Why::Restricted),
-        None => (false, Why::Nothing),
+        None if restricted && verdict.allow.is_some() => (false, ReasonRef::Restricted),
+        None => (false, ReasonRef::Nothing),
     }
 }
 

@@ -645,9 +645,9 @@ fn a_name_that_an_account_gives_counts_in_the_account() {
     );
 }
 
-struct Said(Vec<(Fact, &'static str)>);
+struct FixedFacts(Vec<(Fact, &'static str)>);
 
-impl Facts for Said {
+impl Facts for FixedFacts {
     fn fact(&self, fact: Fact) -> Option<Cow<'_, str>> {
         let found = self.0.iter().find(|(name, _)| *name == fact);
         found.map(|(_, value)| Cow::Borrowed(*value))
@@ -659,7 +659,7 @@ impl Facts for Said {
 fn conditions_compare() {
     let tags = [("class".to_owned(), "Public".to_owned())];
     let acl = Acl::private(UserId(1));
-    let facts = Arc::new(Said(vec![
+    let facts = Arc::new(FixedFacts(vec![
         (Fact::UserAgent, "boto3/1.2"),
         (Fact::SignatureAge, "600"),
         (Fact::Tagging, "team=a%20b&x=1+2"),
@@ -906,9 +906,9 @@ proptest! {
 }
 
 /// A front whose client said nothing beside.
-struct Silent;
+struct NoFacts;
 
-impl Facts for Silent {
+impl Facts for NoFacts {
     fn fact(&self, _: Fact) -> Option<Cow<'_, str>> {
         None
     }
@@ -921,7 +921,7 @@ impl Facts for Silent {
 /// What a request means without saying it is compared, and is absent none the less.
 #[test]
 fn what_is_meant_but_not_said_is_absent_to_null_alone() {
-    let caller = by(user(2, "bob")).with_facts(Arc::new(Silent));
+    let caller = by(user(2, "bob")).with_facts(Arc::new(NoFacts));
     let meets = |condition: &str| {
         let more = format!(r#","Condition":{condition}"#);
         let access = bucket_policy(&statement("Allow", ANYBODY, "s3:*", ALL, &more));
@@ -1047,7 +1047,7 @@ fn conditions_on_a_claim_that_was_not_kept_fail_closed() {
         assert_eq!(deny, Some(Effect::Deny), "{text}");
         assert_eq!(says(&closed, "Allow", ALL, &more), None, "{text}");
         // So with a session of a release that did not say what it left out.
-        let all = caller(&[crate::ALL_UNKEPT]);
+        let all = caller(&[crate::ALL_CLAIMS_OMITTED]);
         assert_eq!(says(&all, "Deny", ALL, &more), Some(Effect::Deny), "{text}");
     }
     // What the missing claim cannot change is decided as ever.

@@ -17,7 +17,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::authorize::{Details, Resource};
 use crate::network::Network;
-use crate::token::{Let, covers_listing};
+use crate::token::{CapabilityDecision, covers_listing};
 use crate::{Action, Level, Origin};
 
 /// Why a caveat lets nothing happen.
@@ -177,9 +177,9 @@ impl Caveats {
         resource: &Resource<'_>,
         details: &Details<'_>,
         origin: Origin,
-    ) -> Let {
+    ) -> CapabilityDecision {
         let Some(path) = &self.path else {
-            return Let::Never;
+            return CapabilityDecision::Never;
         };
         let over = self.before.is_some_and(|before| details.now >= before);
         let from = |nets: &Vec<Network>| {
@@ -187,10 +187,10 @@ impl Caveats {
             address.is_some_and(|address| nets.iter().any(|net| net.contains(address)))
         };
         if over || !self.nets.iter().all(from) || *resource.tenant() != self.tenant {
-            return Let::Never;
+            return CapabilityDecision::Never;
         }
         match resource {
-            Resource::Identity { .. } => Let::Never,
+            Resource::Identity { .. } => CapabilityDecision::Never,
             Resource::Tenant(_) => {
                 let all = action == Action::ListAllMyBuckets && path.is_empty();
                 when(all && self.has(LIST))
@@ -204,7 +204,7 @@ impl Caveats {
                 _ if action.level() == Level::Bucket => {
                     self.lets_bucket(action, path, bucket, details)
                 }
-                _ => Let::Never,
+                _ => CapabilityDecision::Never,
             },
         }
     }
@@ -213,7 +213,13 @@ impl Caveats {
         self.activities & activities != 0
     }
 
-    fn lets_object(&self, action: Action, path: &[String], target: &[&str], stat: bool) -> Let {
+    fn lets_object(
+        &self,
+        action: Action,
+        path: &[String],
+        target: &[&str],
+        stat: bool,
+    ) -> CapabilityDecision {
         let covered = covers(path, target);
         let bare = target.strip_suffix(&[""]).unwrap_or(target);
         let above = path.len() > bare.len() && path.iter().zip(bare).all(|(a, b)| a == b);
@@ -230,14 +236,14 @@ impl Caveats {
             }
             Action::PutObject | Action::AbortMultipartUpload | Action::ListMultipartUploadParts => {
                 if covered && self.has(UPLOAD) && self.has(DELETE) {
-                    return Let::Always;
+                    return CapabilityDecision::Always;
                 }
                 // Making directories is managing them; those above are made with what is in them.
                 let makes = directory && self.has(UPLOAD | MANAGE) && (covered || above);
                 if (covered && self.has(UPLOAD)) || makes {
-                    Let::IfNew
+                    CapabilityDecision::IfNew
                 } else {
-                    Let::Never
+                    CapabilityDecision::Never
                 }
             }
             Action::DeleteObject | Action::DeleteObjectVersion => when(covered && self.has(DELETE)),
@@ -248,7 +254,7 @@ impl Caveats {
             | Action::DeleteObjectVersionTagging => {
                 when(covered && self.has(UPDATE_METADATA | MANAGE))
             }
-            _ => Let::Never,
+            _ => CapabilityDecision::Never,
         }
     }
 
@@ -258,7 +264,7 @@ impl Caveats {
         path: &[String],
         bucket: &str,
         details: &Details<'_>,
-    ) -> Let {
+    ) -> CapabilityDecision {
         let inside = path.first().is_none_or(|first| first == bucket);
         let prefix = details.prefix.unwrap_or_default();
         match action {
@@ -280,7 +286,7 @@ impl Caveats {
             Action::CreateBucket | Action::DeleteBucket => {
                 when(path.is_empty() && self.has(MANAGE))
             }
-            _ => Let::Never,
+            _ => CapabilityDecision::Never,
         }
     }
 }
@@ -295,8 +301,12 @@ pub fn before_caveat(time: Timestamp) -> String {
     format!("before:{}", text.unwrap_or_default())
 }
 
-fn when(yes: bool) -> Let {
-    if yes { Let::Always } else { Let::Never }
+fn when(yes: bool) -> CapabilityDecision {
+    if yes {
+        CapabilityDecision::Always
+    } else {
+        CapabilityDecision::Never
+    }
 }
 
 fn covers(path: &[String], target: &[&str]) -> bool {

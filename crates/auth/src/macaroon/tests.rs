@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use dewar_types::{TenantName, Timestamp, UserId};
 
 use super::*;
-use crate::token::Let;
+use crate::token::CapabilityDecision;
 use crate::{Action, Details, Origin, Resource};
 
 fn secret() -> Secret {
@@ -93,7 +93,12 @@ fn parse(caveats: &[&str]) -> Result<Caveats, CaveatError> {
     Caveats::parse(&caveats)
 }
 
-fn lets(caveats: &[&str], action: Action, key: Option<&str>, more: Details<'_>) -> Let {
+fn lets(
+    caveats: &[&str],
+    action: Action,
+    key: Option<&str>,
+    more: Details<'_>,
+) -> CapabilityDecision {
     let origin = Origin {
         address: "192.0.2.7".parse::<IpAddr>().ok(),
         secure: true,
@@ -111,7 +116,7 @@ fn lets(caveats: &[&str], action: Action, key: Option<&str>, more: Details<'_>) 
     caveats.lets(action, &resource, &more, origin)
 }
 
-fn at(caveats: &[&str], action: Action, key: &str) -> Let {
+fn at(caveats: &[&str], action: Action, key: &str) -> CapabilityDecision {
     lets(caveats, action, Some(key), Details::default())
 }
 
@@ -145,11 +150,14 @@ fn caveats_that_are_not_known_let_nothing_happen() {
 fn activities_let_what_they_say() {
     use Action as A;
     let just = |activity: &str, action| at(&[&format!("activity:{activity}")], action, "k");
-    assert_eq!(just("DOWNLOAD", A::GetObject), Let::Always);
-    assert_eq!(just("UPLOAD", A::PutObject), Let::IfNew);
-    assert_eq!(just("UPLOAD,DELETE", A::PutObject), Let::Always);
-    assert_eq!(just("DELETE", A::DeleteObject), Let::Always);
-    assert_eq!(just("MANAGE", A::RenameObject), Let::Always);
+    assert_eq!(just("DOWNLOAD", A::GetObject), CapabilityDecision::Always);
+    assert_eq!(just("UPLOAD", A::PutObject), CapabilityDecision::IfNew);
+    assert_eq!(
+        just("UPLOAD,DELETE", A::PutObject),
+        CapabilityDecision::Always
+    );
+    assert_eq!(just("DELETE", A::DeleteObject), CapabilityDecision::Always);
+    assert_eq!(just("MANAGE", A::RenameObject), CapabilityDecision::Always);
     for (activity, action) in [
         ("UPLOAD", A::GetObject),
         ("DOWNLOAD", A::PutObject),
@@ -164,7 +172,11 @@ fn activities_let_what_they_say() {
             A::BypassGovernanceRetention,
         ),
     ] {
-        assert_eq!(just(activity, action), Let::Never, "{activity} {action}");
+        assert_eq!(
+            just(activity, action),
+            CapabilityDecision::Never,
+            "{activity} {action}"
+        );
     }
     // Several narrow.
     assert_eq!(
@@ -173,18 +185,18 @@ fn activities_let_what_they_say() {
             A::GetObject,
             "k"
         ),
-        Let::Never
+        CapabilityDecision::Never
     );
     assert_eq!(
         at(&["activity:DOWNLOAD", "activity:UPLOAD"], A::PutObject, "k"),
-        Let::Never
+        CapabilityDecision::Never
     );
     // Without any: whatever the holder may, but for policies and lists.
-    assert_eq!(at(&[], A::DeleteObject, "k"), Let::Always);
-    assert_eq!(at(&[], A::PutObjectAcl, "k"), Let::Never);
+    assert_eq!(at(&[], A::DeleteObject, "k"), CapabilityDecision::Always);
+    assert_eq!(at(&[], A::PutObjectAcl, "k"), CapabilityDecision::Never);
     let bucket = |action| lets(&[], action, None, Details::default());
-    assert_eq!(bucket(A::PutBucketPolicy), Let::Never);
-    assert_eq!(bucket(A::ListBucket), Let::Always);
+    assert_eq!(bucket(A::PutBucketPolicy), CapabilityDecision::Never);
+    assert_eq!(bucket(A::ListBucket), CapabilityDecision::Always);
 }
 
 #[test]
@@ -198,12 +210,16 @@ fn paths_narrow_by_components() {
         ("director", false),
         ("x", false),
     ] {
-        let wanted = if may { Let::Always } else { Let::Never };
+        let wanted = if may {
+            CapabilityDecision::Always
+        } else {
+            CapabilityDecision::Never
+        };
         assert_eq!(at(path, A::GetObject, key), wanted, "{key}");
     }
     assert_eq!(
         at(&["path:/b/dir", "path:/b/dir/sub"], A::GetObject, "dir/x"),
-        Let::Never
+        CapabilityDecision::Never
     );
     assert_eq!(
         at(
@@ -211,17 +227,20 @@ fn paths_narrow_by_components() {
             A::GetObject,
             "dir/sub/x"
         ),
-        Let::Always
+        CapabilityDecision::Always
     );
     assert_eq!(
         at(&["path:/b/dir/sub", "path:/b"], A::GetObject, "dir/x"),
-        Let::Never
+        CapabilityDecision::Never
     );
     assert_eq!(
         at(&["path:/b/dir", "path:/b/other"], A::GetObject, "dir/x"),
-        Let::Never
+        CapabilityDecision::Never
     );
-    assert_eq!(at(&["path:/c"], A::GetObject, "dir/x"), Let::Never);
+    assert_eq!(
+        at(&["path:/c"], A::GetObject, "dir/x"),
+        CapabilityDecision::Never
+    );
     let listing = |prefix: &'static str, stat| {
         let details = Details {
             prefix: Some(prefix),
@@ -230,30 +249,30 @@ fn paths_narrow_by_components() {
         };
         lets(path, A::ListBucket, None, details)
     };
-    assert_eq!(listing("dir/", false), Let::Always);
-    assert_eq!(listing("dir/x", false), Let::Always);
-    assert_eq!(listing("dir", false), Let::Never);
-    assert_eq!(listing("", false), Let::Never);
+    assert_eq!(listing("dir/", false), CapabilityDecision::Always);
+    assert_eq!(listing("dir/x", false), CapabilityDecision::Always);
+    assert_eq!(listing("dir", false), CapabilityDecision::Never);
+    assert_eq!(listing("", false), CapabilityDecision::Never);
     // What is above may be looked at, and made, but not listed.
-    assert_eq!(listing("", true), Let::Always);
+    assert_eq!(listing("", true), CapabilityDecision::Always);
     assert_eq!(
         at(&["path:/b/a/c", "activity:UPLOAD"], A::PutObject, "a/"),
-        Let::IfNew
+        CapabilityDecision::IfNew
     );
     assert_eq!(
         at(&["path:/b/a/c", "activity:UPLOAD"], A::PutObject, "a"),
-        Let::Never
+        CapabilityDecision::Never
     );
     assert_eq!(
         at(&["path:/b/a/c", "activity:UPLOAD"], A::PutObject, "x/"),
-        Let::Never
+        CapabilityDecision::Never
     );
 }
 
 #[test]
 fn time_address_name_and_tenant_narrow() {
     use Action as A;
-    let may = |caveat: &str| at(&[caveat], A::GetObject, "k") == Let::Always;
+    let may = |caveat: &str| at(&[caveat], A::GetObject, "k") == CapabilityDecision::Always;
     assert!(
         may("ip:192.0.2.7")
             && may("ip:192.0.2.0/24")
@@ -268,9 +287,12 @@ fn time_address_name_and_tenant_narrow() {
     let before = &["before:1970-01-01T00:10:00Z", "before:1970-01-01T01:00:00Z"][..];
     assert_eq!(
         lets(before, A::GetObject, Some("k"), then(599)),
-        Let::Always
+        CapabilityDecision::Always
     );
-    assert_eq!(lets(before, A::GetObject, Some("k"), then(600)), Let::Never);
+    assert_eq!(
+        lets(before, A::GetObject, Some("k"), then(600)),
+        CapabilityDecision::Never
+    );
     assert_eq!(
         parse(before).expect("caveats").before(),
         Some(Timestamp::from_secs(600))
@@ -289,6 +311,6 @@ fn time_address_name_and_tenant_narrow() {
     let details = Details::default();
     assert_eq!(
         elsewhere.lets(A::ListAllMyBuckets, &resource, &details, origin),
-        Let::Never
+        CapabilityDecision::Never
     );
 }

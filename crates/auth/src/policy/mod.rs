@@ -42,11 +42,11 @@ use condition::Condition;
 pub use condition::condition_keys;
 use index::Index;
 use pattern::ALLOCATION_BYTES;
-pub(crate) use principal::Meant;
+pub(crate) use principal::PrincipalMatch;
 use principal::PrincipalSet;
 use resource::ResourceSet;
 pub use rewrite::{STORED_POLICY_BYTES_MAX, principals_of, shown_principals, stored_principals};
-use statement::Ask;
+use statement::PolicyRequest;
 
 /// Longest policy of a bucket in bytes (S3 user guide: 20 KB).
 pub const BUCKET_POLICY_BYTES_MAX: usize = 20 * 1024;
@@ -150,7 +150,7 @@ struct Indexes {
 pub(crate) struct Verdict<'a> {
     pub(crate) deny: Option<(usize, &'a Statement)>,
     /// The statement that allows, and how it means the caller.
-    pub(crate) allow: Option<(usize, &'a Statement, Meant)>,
+    pub(crate) allow: Option<(usize, &'a Statement, PrincipalMatch)>,
 }
 
 impl Policy {
@@ -267,25 +267,25 @@ impl Policy {
 
     /// What it says: the first statement that denies, and the first that allows, preferring one
     /// that means the caller in person.
-    pub(crate) fn verdict(&self, ask: &Ask<'_>) -> Verdict<'_> {
+    pub(crate) fn verdict(&self, ask: &PolicyRequest<'_>) -> Verdict<'_> {
         match &self.index {
-            None => self.judge(ask, &self.denying, &self.allowing),
+            None => self.evaluate(ask, &self.denying, &self.allowing),
             Some(index) => {
                 let path = ask.path();
                 let denying = index.denying.candidates(path);
-                self.judge(ask, &denying, &index.allowing.candidates(path))
+                self.evaluate(ask, &denying, &index.allowing.candidates(path))
             }
         }
     }
 
     /// Whether a statement that names the caller's own session allows the request.
-    pub(crate) fn allows_session(&self, ask: &Ask<'_>) -> bool {
+    pub(crate) fn allows_session(&self, ask: &PolicyRequest<'_>) -> bool {
         let mut statements = self.statements.iter();
         statements.any(|statement| statement.allows_session(ask))
     }
 
     /// The same, looking at these statements alone.
-    fn judge(&self, ask: &Ask<'_>, denying: &[u32], allowing: &[u32]) -> Verdict<'_> {
+    fn evaluate(&self, ask: &PolicyRequest<'_>, denying: &[u32], allowing: &[u32]) -> Verdict<'_> {
         let mut verdict = Verdict::default();
         for at in denying {
             let statement = &self.statements[*at as usize];
@@ -301,7 +301,7 @@ impl Policy {
                 if better {
                     verdict.allow = Some((*at as usize, statement, meant));
                 }
-                if meant == Meant::InPerson {
+                if meant == PrincipalMatch::InPerson {
                     break;
                 }
             }

@@ -4,7 +4,7 @@
 use crate::{Action, ActionSet};
 
 use super::json::Node;
-use super::pattern::{Pattern, Reading};
+use super::pattern::{Pattern, PatternSyntax};
 use super::principal::PrincipalSet;
 use super::resource::ResourceSet;
 use super::{Effect, PolicyError, PolicyKind, Statement, condition};
@@ -13,7 +13,7 @@ use super::{Effect, PolicyError, PolicyKind, Statement, condition};
 const STATEMENTS_MAX: usize = 10_000;
 
 /// What matters for all elements of one document.
-pub(super) struct Parsing<'a> {
+pub(super) struct ParseContext<'a> {
     pub(super) kind: PolicyKind<'a>,
     /// Whether the version knows variables.
     pub(super) variables: bool,
@@ -48,7 +48,7 @@ pub(super) fn document(text: &str, kind: PolicyKind<'_>) -> Result<Vec<Statement
             return Err(malformed("The policy must contain a valid version string"));
         }
     };
-    let parsing = Parsing { kind, variables };
+    let parsing = ParseContext { kind, variables };
     let nodes = statements
         .and_then(Node::one_or_many)
         .ok_or_else(|| malformed("Missing required field Statement"))?;
@@ -119,7 +119,7 @@ impl<'a> Elements<'a> {
     }
 }
 
-fn statement(node: &Node, parsing: &Parsing<'_>) -> Result<Statement, PolicyError> {
+fn statement(node: &Node, parsing: &ParseContext<'_>) -> Result<Statement, PolicyError> {
     let elements = Elements::read(node)?;
     let sid = elements
         .sid
@@ -163,7 +163,7 @@ fn statement(node: &Node, parsing: &Parsing<'_>) -> Result<Statement, PolicyErro
 fn principals(
     elements: &Elements<'_>,
     effect: Effect,
-    parsing: &Parsing<'_>,
+    parsing: &ParseContext<'_>,
 ) -> Result<Option<PrincipalSet>, PolicyError> {
     match (elements.principal, parsing.kind) {
         (None, PolicyKind::Identity) => Ok(None),
@@ -181,7 +181,11 @@ fn principals(
     }
 }
 
-fn actions(node: &Node, negated: bool, parsing: &Parsing<'_>) -> Result<ActionSet, PolicyError> {
+fn actions(
+    node: &Node,
+    negated: bool,
+    parsing: &ParseContext<'_>,
+) -> Result<ActionSet, PolicyError> {
     let empty = || malformed("Missing required field Action");
     let mut set = ActionSet::default();
     for node in node.one_or_many().ok_or_else(empty)? {
@@ -194,7 +198,11 @@ fn actions(node: &Node, negated: bool, parsing: &Parsing<'_>) -> Result<ActionSe
 /// Adds what one pattern stands for. One that stands for nothing is refused where it could only
 /// be a mistake; services that Dewar does not have may be named on users, since documents written
 /// for AWS do.
-fn add_actions(text: &str, parsing: &Parsing<'_>, set: &mut ActionSet) -> Result<(), PolicyError> {
+fn add_actions(
+    text: &str,
+    parsing: &ParseContext<'_>,
+    set: &mut ActionSet,
+) -> Result<(), PolicyError> {
     let invalid = || malformed("Policy has invalid action");
     if text == "*" {
         Action::ALL.iter().for_each(|action| set.insert(*action));
@@ -216,7 +224,7 @@ fn add_actions(text: &str, parsing: &Parsing<'_>, set: &mut ActionSet) -> Result
     if !allowed {
         return Err(invalid());
     }
-    let reading = Reading {
+    let reading = PatternSyntax {
         wildcards: true,
         variables: false,
         fold: true,

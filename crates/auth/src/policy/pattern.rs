@@ -32,10 +32,10 @@ enum Piece {
 
 /// A variable names a claim that the caller's session does not carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unkept;
+pub(crate) struct OmittedClaim;
 
 /// What variables are replaced by; gives nothing where the request does not say.
-pub(crate) type Variables<'a> = &'a dyn Fn(&Key) -> Result<Option<String>, Unkept>;
+pub(crate) type Variables<'a> = &'a dyn Fn(&Key) -> Result<Option<String>, OmittedClaim>;
 
 /// For patterns in which no variable can stand.
 pub(crate) const NO_VARIABLES: Variables<'static> = &|_| Ok(None);
@@ -60,7 +60,7 @@ enum Shape {
 
 /// How a text is read as a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reading {
+pub(crate) struct PatternSyntax {
     /// Whether `*` and `?` stand for others.
     pub(crate) wildcards: bool,
     /// Whether `${…}` is a variable.
@@ -78,7 +78,7 @@ impl Pattern {
     ///
     /// # Errors
     /// When a variable is not closed, or of a name that there is not.
-    pub(crate) fn new(text: &str, reading: Reading) -> Result<Self, BadVariable> {
+    pub(crate) fn new(text: &str, reading: PatternSyntax) -> Result<Self, BadVariable> {
         let pieces = pieces(text, reading)?;
         let fold = reading.fold;
         let template = pieces
@@ -108,7 +108,7 @@ impl Pattern {
             Shape::Glob(glob) => {
                 let segments = glob.segments.iter().map(|segment| match segment {
                     Segment::Plain(text) => text.len() + ALLOCATION_BYTES,
-                    Segment::Masked(masked) => masked.memory_bytes(),
+                    Segment::WildcardPiece(masked) => masked.memory_bytes(),
                 });
                 size_of_val(&*glob.segments) + segments.sum::<usize>() + ALLOCATION_BYTES
             }
@@ -172,7 +172,7 @@ impl Pattern {
                 let (pieces, open) = match filled(template, variables) {
                     Ok(None) => return Truth::No,
                     Ok(Some(pieces)) => (pieces, false),
-                    Err(Unkept) => (opened(template), true),
+                    Err(OmittedClaim) => (opened(template), true),
                 };
                 let pattern = Self {
                     shape: shape(pieces, self.fold),
@@ -223,7 +223,7 @@ impl Pattern {
     }
 }
 
-fn pieces(text: &str, reading: Reading) -> Result<Vec<Piece>, BadVariable> {
+fn pieces(text: &str, reading: PatternSyntax) -> Result<Vec<Piece>, BadVariable> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
     let mut rest = text;
@@ -286,7 +286,7 @@ fn variable(inside: &str) -> Result<Piece, BadVariable> {
 
 /// The pieces with their variables replaced. What replaces them stands for itself: a user whose
 /// name holds a star gains nothing by it.
-fn filled(pieces: &[Piece], variables: Variables<'_>) -> Result<Option<Vec<Piece>>, Unkept> {
+fn filled(pieces: &[Piece], variables: Variables<'_>) -> Result<Option<Vec<Piece>>, OmittedClaim> {
     let mut filled = Vec::with_capacity(pieces.len());
     for piece in pieces {
         filled.push(match piece {
@@ -353,7 +353,7 @@ enum Segment {
     /// Without `?`.
     Plain(Box<str>),
     /// With; `None` is a `?`.
-    Masked(Masked),
+    WildcardPiece(WildcardPiece),
 }
 
 impl Glob {
@@ -372,7 +372,7 @@ impl Glob {
         let mut close = |current: &mut Vec<Option<char>>, any_one: &mut bool| {
             if !current.is_empty() {
                 segments.push(if *any_one {
-                    Segment::Masked(Masked::new(current))
+                    Segment::WildcardPiece(WildcardPiece::new(current))
                 } else {
                     let text: String = current.iter().flatten().collect();
                     Segment::Plain(text.into())
@@ -459,7 +459,7 @@ impl Segment {
     fn chars(&self) -> Box<dyn Iterator<Item = Option<char>> + '_> {
         match self {
             Self::Plain(text) => Box::new(text.chars().map(Some)),
-            Self::Masked(masked) => Box::new(masked.chars.iter().copied()),
+            Self::WildcardPiece(masked) => Box::new(masked.chars.iter().copied()),
         }
     }
 
@@ -467,7 +467,7 @@ impl Segment {
     fn at_start(&self, text: &str) -> Option<usize> {
         match self {
             Self::Plain(plain) => text.starts_with(&**plain).then_some(plain.len()),
-            Self::Masked(masked) => {
+            Self::WildcardPiece(masked) => {
                 let mut chars = text.char_indices();
                 for wanted in &masked.chars {
                     let (_, c) = chars.next()?;
@@ -486,7 +486,7 @@ impl Segment {
             Self::Plain(plain) => text
                 .ends_with(&**plain)
                 .then_some(text.len().saturating_sub(plain.len())),
-            Self::Masked(masked) => {
+            Self::WildcardPiece(masked) => {
                 let (start, _) = text.char_indices().rev().nth(masked.chars.len() - 1)?;
                 (self.at_start(&text[start..])? == text.len() - start).then_some(start)
             }
@@ -497,7 +497,7 @@ impl Segment {
     fn find_end(&self, text: &str) -> Option<usize> {
         match self {
             Self::Plain(plain) => text.find(&**plain).map(|at| at + plain.len()),
-            Self::Masked(masked) => masked.find_end(text),
+            Self::WildcardPiece(masked) => masked.find_end(text),
         }
     }
 }
@@ -505,24 +505,24 @@ impl Segment {
 /// A piece with question marks, and for each of its characters the places where it may stand. Takes
 /// memory that is linear in the piece, however many characters are different.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Masked {
+struct WildcardPiece {
     chars: Box<[Option<char>]>,
     /// By character, sorted: its own places, without those of `?`.
-    places: Box<[(char, Places)]>,
+    places: Box<[(char, CharPositions)]>,
     /// A bit for each place of a `?`, where any character may stand.
     others: Box<[u64]>,
 }
 
 /// Where a character stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Places {
+enum CharPositions {
     /// At no more places than a mask has words: these.
     Few(Box<[u32]>),
     /// A bit for each place.
     Many(Box<[u64]>),
 }
 
-impl Places {
+impl CharPositions {
     fn new(places: Vec<u32>, words: usize) -> Self {
         if places.len() <= words {
             return Self::Few(places.into());
@@ -559,7 +559,7 @@ impl Places {
     }
 }
 
-impl Masked {
+impl WildcardPiece {
     fn new(chars: &[Option<char>]) -> Self {
         let words = chars.len().div_ceil(64);
         let mut others = vec![0u64; words];
@@ -573,7 +573,9 @@ impl Masked {
         let places = places.into_iter();
         Self {
             chars: chars.into(),
-            places: places.map(|(c, at)| (c, Places::new(at, words))).collect(),
+            places: places
+                .map(|(c, at)| (c, CharPositions::new(at, words)))
+                .collect(),
             others: others.into(),
         }
     }
@@ -616,7 +618,7 @@ mod tests {
 
     use super::*;
 
-    const GLOB: Reading = Reading {
+    const GLOB: PatternSyntax = PatternSyntax {
         wildcards: true,
         variables: true,
         fold: false,
@@ -626,7 +628,7 @@ mod tests {
         let pattern = Pattern::new(pattern, GLOB).expect("a pattern");
         let truth = pattern.matches(text, &|key| match key {
             Key::Username => Ok(Some("jo*n".into())),
-            Key::Claim(_) => Err(Unkept),
+            Key::Claim(_) => Err(OmittedClaim),
             _ => Ok(None),
         });
         truth == Truth::Yes
@@ -697,7 +699,7 @@ mod tests {
         for bad in ["${aws:username", "${nothing:known}", "${aws:userid, x}"] {
             assert!(Pattern::new(bad, GLOB).is_err(), "{bad}");
         }
-        let old = Reading {
+        let old = PatternSyntax {
             variables: false,
             ..GLOB
         };
@@ -709,7 +711,7 @@ mod tests {
     fn a_claim_that_was_not_kept_may_be_any_text() {
         let truth = |pattern: &str, text: &str| {
             let pattern = Pattern::new(pattern, GLOB).expect("a pattern");
-            pattern.matches(text, &|_| Err(Unkept))
+            pattern.matches(text, &|_| Err(OmittedClaim))
         };
         assert_eq!(truth("home/${idp.org:sub}/*", "home/ann/a"), Truth::Unknown);
         assert_eq!(truth("home/${idp.org:sub}/*", "work/ann/a"), Truth::No);
@@ -719,7 +721,7 @@ mod tests {
 
     #[test]
     fn case_is_folded_where_asked() {
-        let reading = Reading { fold: true, ..GLOB };
+        let reading = PatternSyntax { fold: true, ..GLOB };
         let pattern = Pattern::new("Ab*C?", reading).expect("a pattern");
         assert!(pattern.matches_text("aBxxcD"));
         assert!(!pattern.matches_text("bBxxcD"));

@@ -12,7 +12,7 @@ use super::{Effect, PolicyError};
 
 /// How a statement means a caller; the better, the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Meant {
+pub(crate) enum PrincipalMatch {
     /// As one of an account, whose own policies have a say too.
     ByAccount,
     /// In person, or as anybody.
@@ -103,13 +103,13 @@ impl PrincipalSet {
     ///
     /// Accounts name their users and roles as they like, so that a name may be that of several. A name
     /// that takes rights away means all of them, a name that gives rights means one.
-    pub(super) fn means(&self, caller: &Caller, effect: Effect) -> Option<Meant> {
+    pub(super) fn means(&self, caller: &Caller, effect: Effect) -> Option<PrincipalMatch> {
         let namesakes = takes_away(effect, self.negated);
         let members = self.members.iter();
         let found = members.filter_map(|m| m.means(caller, namesakes)).max();
         match (self.negated, found) {
             (false, found) => found,
-            (true, None) => Some(Meant::InPerson),
+            (true, None) => Some(PrincipalMatch::InPerson),
             (true, Some(_)) => None,
         }
     }
@@ -171,7 +171,7 @@ impl Member {
     }
 
     /// Whether and how it means the caller; with `namesakes`, also others whom its ARN may mean.
-    fn means(&self, caller: &Caller, namesakes: bool) -> Option<Meant> {
+    fn means(&self, caller: &Caller, namesakes: bool) -> Option<PrincipalMatch> {
         // Whoever only a provider vouches for must be meant by that provider: `*` was never written
         // for all users of somebody else's realm.
         if let Some(bounds) = caller.bounds().filter(|bounds| bounds.unassumed) {
@@ -179,35 +179,35 @@ impl Member {
                 Self::Federated(name) => bounds.provider.as_deref() == Some(provider_name(name)),
                 _ => false,
             };
-            return meant.then_some(Meant::InPerson);
+            return meant.then_some(PrincipalMatch::InPerson);
         }
         if *self == Self::Everyone {
-            return Some(Meant::InPerson);
+            return Some(PrincipalMatch::InPerson);
         }
         let user = match caller.principal() {
             Principal::User(user) => user,
             Principal::Anonymous | Principal::System => return None,
         };
         match self {
-            Self::Everyone => Some(Meant::InPerson),
+            Self::Everyone => Some(PrincipalMatch::InPerson),
             // An id that is not an account's names one user or role, as `AIDA...` does at AWS.
-            Self::Account(id) if is_unique_id(user, id) => Some(Meant::InPerson),
+            Self::Account(id) if is_unique_id(user, id) => Some(PrincipalMatch::InPerson),
             Self::Account(account) => is_account(user, account).then_some(if user.is_root() {
-                Meant::InPerson
+                PrincipalMatch::InPerson
             } else {
-                Meant::ByAccount
+                PrincipalMatch::ByAccount
             }),
             Self::Canonical(id) => is_id(user.account, id).then_some(if user.is_root() {
-                Meant::InPerson
+                PrincipalMatch::InPerson
             } else {
-                Meant::ByAccount
+                PrincipalMatch::ByAccount
             }),
             Self::Arn { account, rest } => {
                 let named = match namesakes {
                     true => user.shares_name(account, rest),
                     false => user.is_named(account, rest),
                 };
-                named.then_some(Meant::InPerson)
+                named.then_some(PrincipalMatch::InPerson)
             }
             Self::Federated(_) | Self::Service => None,
         }

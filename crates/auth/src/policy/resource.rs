@@ -7,8 +7,8 @@
 use super::condition::Key;
 use super::condition::value::arn_parts;
 use super::json::Node;
-use super::parse::{Parsing, malformed};
-use super::pattern::{ALLOCATION_BYTES, Pattern, Reading, Variables};
+use super::parse::{ParseContext, malformed};
+use super::pattern::{ALLOCATION_BYTES, Pattern, PatternSyntax, Variables};
 use super::truth::Truth;
 use super::{PolicyError, PolicyKind};
 
@@ -36,7 +36,7 @@ struct Arn {
 
 /// A resource as a request names it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Named<'a> {
+pub(crate) struct ResourceName<'a> {
     pub(crate) service: &'a str,
     /// Its tenant.
     pub(crate) tenant: &'a str,
@@ -60,7 +60,7 @@ impl ResourceSet {
     pub(super) fn parse(
         node: &Node,
         negated: bool,
-        parsing: &Parsing<'_>,
+        parsing: &ParseContext<'_>,
     ) -> Result<Self, PolicyError> {
         let invalid = || malformed("Policy has invalid resource");
         let members = node
@@ -75,7 +75,7 @@ impl ResourceSet {
         Ok(Self { negated, members })
     }
 
-    pub(super) fn holds(&self, named: &Named<'_>, variables: Variables<'_>) -> Truth {
+    pub(super) fn holds(&self, named: &ResourceName<'_>, variables: Variables<'_>) -> Truth {
         let members = self.members.iter();
         let any = Truth::any(members.map(|member| member.holds(named, variables)));
         any.negated_if(self.negated)
@@ -134,7 +134,7 @@ impl Member {
         }
     }
 
-    fn parse(text: &str, parsing: &Parsing<'_>) -> Option<Self> {
+    fn parse(text: &str, parsing: &ParseContext<'_>) -> Option<Self> {
         if text == "*" {
             return Some(Self::All);
         }
@@ -142,7 +142,7 @@ impl Member {
         let [arn, partition, service, _region, account, path] = parts[..] else {
             return None;
         };
-        let reading = Reading {
+        let reading = PatternSyntax {
             wildcards: true,
             variables: parsing.variables,
             fold: false,
@@ -170,7 +170,7 @@ impl Member {
         Some(Self::Arn(Box::new(arn)))
     }
 
-    fn holds(&self, named: &Named<'_>, variables: Variables<'_>) -> Truth {
+    fn holds(&self, named: &ResourceName<'_>, variables: Variables<'_>) -> Truth {
         match self {
             Self::All => Truth::Yes,
             Self::Arn(arn) => {

@@ -11,16 +11,16 @@ use crate::{
     Action, Caller, Details, Fact, Facts, Level, Ownership, Principal, Resource, Session, UserKind,
 };
 
-use super::condition::{Found, Key};
+use super::condition::{ContextValue, Key};
 use super::pattern::ALLOCATION_BYTES;
-use super::pattern::Unkept;
-use super::resource::Named;
+use super::pattern::OmittedClaim;
+use super::resource::ResourceName;
 use super::truth::Truth;
-use super::{Effect, Meant, Policy, Statement};
+use super::{Effect, Policy, PrincipalMatch, Statement};
 
 /// A request, as policies are asked about it. What must be put together for that is put together
 /// once, when the first statement wants it.
-pub(crate) struct Ask<'a> {
+pub(crate) struct PolicyRequest<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) action: Action,
     pub(crate) resource: &'a Resource<'a>,
@@ -33,7 +33,7 @@ pub(crate) struct Ask<'a> {
     named: &'a OnceCell<(String, String)>,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> PolicyRequest<'a> {
     pub(crate) fn new(
         caller: &'a Caller,
         action: Action,
@@ -68,7 +68,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    fn named(&self) -> Named<'_> {
+    fn named(&self) -> ResourceName<'_> {
         let (account, path) = self.named.get_or_init(|| match self.resource {
             Resource::Tenant(_) => (String::new(), String::from("*")),
             Resource::Bucket {
@@ -87,7 +87,7 @@ impl<'a> Ask<'a> {
             .caller
             .user()
             .is_some_and(|user| user.tenant == *tenant);
-        Named {
+        ResourceName {
             // Roles are of IAM, for sts:AssumeRole too.
             service: match self.resource {
                 Resource::Identity { .. } => "iam",
@@ -106,23 +106,25 @@ impl<'a> Ask<'a> {
     }
 
     /// What the request says about a key.
-    fn find(&self, key: &Key) -> Found<'_> {
+    fn find(&self, key: &Key) -> ContextValue<'_> {
         self.who(key).unwrap_or_else(|| self.what(key))
     }
 
     /// About who asks, from where and when; `None` for keys about something else.
-    fn who(&self, key: &Key) -> Option<Found<'_>> {
+    fn who(&self, key: &Key) -> Option<ContextValue<'_>> {
         let user = self.caller.user();
-        let text = |value: &'static str| Found::One(Cow::Borrowed(value));
+        let text = |value: &'static str| ContextValue::One(Cow::Borrowed(value));
         Some(match key {
             Key::Username => {
                 let local = user.filter(|user| user.kind == UserKind::Local);
-                Found::maybe(local.map(|user| Cow::Borrowed(user.short_name())))
+                ContextValue::maybe(local.map(|user| Cow::Borrowed(user.short_name())))
             }
-            Key::UserId => Found::maybe(user.map(|user| Cow::Owned(user.unique_id()))),
-            Key::PrincipalArn => Found::maybe(user.map(|user| Cow::Owned(user.source_arn()))),
+            Key::UserId => ContextValue::maybe(user.map(|user| Cow::Owned(user.unique_id()))),
+            Key::PrincipalArn => {
+                ContextValue::maybe(user.map(|user| Cow::Owned(user.source_arn())))
+            }
             Key::PrincipalAccount => {
-                Found::maybe(user.map(|user| Cow::Owned(user.account.to_string())))
+                ContextValue::maybe(user.map(|user| Cow::Owned(user.account.to_string())))
             }
             Key::PrincipalType => text(match self.caller.principal() {
                 Principal::Anonymous => "Anonymous",
@@ -136,7 +138,9 @@ impl<'a> Ask<'a> {
             }),
             Key::SourceIp => {
                 let address = self.caller.origin().address;
-                Found::maybe(address.map(|address| Cow::Owned(address.to_canonical().to_string())))
+                ContextValue::maybe(
+                    address.map(|address| Cow::Owned(address.to_canonical().to_string())),
+                )
             }
             Key::SecureTransport => text(if self.caller.origin().secure {
                 "true"
@@ -144,23 +148,23 @@ impl<'a> Ask<'a> {
                 "false"
             }),
             Key::CurrentTime | Key::EpochTime => {
-                Found::One(Cow::Owned(self.details.now.secs().to_string()))
+                ContextValue::One(Cow::Owned(self.details.now.secs().to_string()))
             }
             // Nobody's service calls for anybody here, and AWS says so in every request of somebody.
-            Key::PrincipalIsService => Found::maybe(user.map(|_| Cow::Borrowed("false"))),
+            Key::PrincipalIsService => ContextValue::maybe(user.map(|_| Cow::Borrowed("false"))),
             Key::ViaService => text("false"),
             // What does not end has nothing to say about it; sessions come without a second factor.
-            Key::MultiFactor => Found::maybe(self.session().map(|_| Cow::Borrowed("false"))),
+            Key::MultiFactor => ContextValue::maybe(self.session().map(|_| Cow::Borrowed("false"))),
             Key::TokenIssueTime => {
                 let issued = self.session().map(|session| session.issued.secs());
-                Found::maybe(issued.map(|secs| Cow::Owned(secs.to_string())))
+                ContextValue::maybe(issued.map(|secs| Cow::Owned(secs.to_string())))
             }
             Key::SourceIdentity => {
                 let session = self.session();
                 let identity = session.and_then(|session| session.source_identity.as_deref());
-                Found::maybe(identity.map(Cow::Borrowed))
+                ContextValue::maybe(identity.map(Cow::Borrowed))
             }
-            Key::Authentication => Found::maybe(user.map(|_| {
+            Key::Authentication => ContextValue::maybe(user.map(|_| {
                 let session = self.session().is_some();
                 Cow::Borrowed(if session { "true" } else { "false" })
             })),
@@ -168,11 +172,11 @@ impl<'a> Ask<'a> {
                 let tags = self.caller.bounds().map(|bounds| bounds.tags.as_slice());
                 tags_named(tags.unwrap_or_default(), name)
             }
-            Key::FederatedProvider if !self.believes_provider() => Found::Unkept,
+            Key::FederatedProvider if !self.believes_provider() => ContextValue::OmittedClaim,
             Key::FederatedProvider => {
                 let bounds = self.caller.bounds();
                 let provider = bounds.and_then(|bounds| bounds.provider.as_deref());
-                Found::maybe(provider.map(Cow::Borrowed))
+                ContextValue::maybe(provider.map(Cow::Borrowed))
             }
             Key::Claim(name) => {
                 let bounds = self.caller.bounds();
@@ -181,14 +185,14 @@ impl<'a> Ask<'a> {
                         if bounds.claim_of_provider(name).is_some()
                             && !self.believes_provider() =>
                     {
-                        Found::Unkept
+                        ContextValue::OmittedClaim
                     }
-                    Some((bounds, [])) if bounds.lacks_claim(name) => Found::Unkept,
-                    None | Some((_, [])) => Found::Absent,
-                    Some((_, [one])) => Found::One(Cow::Borrowed(one)),
-                    Some((_, many)) => {
-                        Found::Many(many.iter().map(|one| Cow::Borrowed(one.as_str())).collect())
-                    }
+                    Some((bounds, [])) if bounds.lacks_claim(name) => ContextValue::OmittedClaim,
+                    None | Some((_, [])) => ContextValue::Absent,
+                    Some((_, [one])) => ContextValue::One(Cow::Borrowed(one)),
+                    Some((_, many)) => ContextValue::Many(
+                        many.iter().map(|one| Cow::Borrowed(one.as_str())).collect(),
+                    ),
                 }
             }
             _ => return None,
@@ -196,37 +200,39 @@ impl<'a> Ask<'a> {
     }
 
     /// About what is done to what.
-    fn what(&self, key: &Key) -> Found<'_> {
+    fn what(&self, key: &Key) -> ContextValue<'_> {
         let details = self.details;
         match key {
             Key::ResourceAccount | Key::AccountOfResource => match self.resource {
-                Resource::Tenant(_) => Found::Absent,
-                Resource::Bucket { owner, .. } => Found::One(Cow::Owned(owner.to_string())),
-                Resource::Identity { account, .. } => Found::One(Cow::Owned(account.to_string())),
+                Resource::Tenant(_) => ContextValue::Absent,
+                Resource::Bucket { owner, .. } => ContextValue::One(Cow::Owned(owner.to_string())),
+                Resource::Identity { account, .. } => {
+                    ContextValue::One(Cow::Owned(account.to_string()))
+                }
             },
             Key::Prefix => match details.prefix {
-                Some("") => Found::Implied(Cow::Borrowed("")),
-                prefix => Found::maybe(prefix.map(Cow::Borrowed)),
+                Some("") => ContextValue::Implied(Cow::Borrowed("")),
+                prefix => ContextValue::maybe(prefix.map(Cow::Borrowed)),
             },
-            Key::Delimiter => Found::maybe(details.delimiter.map(Cow::Borrowed)),
+            Key::Delimiter => ContextValue::maybe(details.delimiter.map(Cow::Borrowed)),
             Key::MaxKeys => {
                 let max = details.max_keys.map(|max| Cow::Owned(max.to_string()));
                 let said = self.caller.facts().is_none_or(Facts::says_page_length);
                 match max {
-                    Some(max) if !said => Found::Implied(max),
-                    max => Found::maybe(max),
+                    Some(max) if !said => ContextValue::Implied(max),
+                    max => ContextValue::maybe(max),
                 }
             }
             Key::ObjectCreation => {
                 let creates = details.creates.map(|creates| creates.to_string());
-                Found::maybe(creates.map(Cow::Owned))
+                ContextValue::maybe(creates.map(Cow::Owned))
             }
-            Key::CopySource => Found::maybe(details.copy_source.map(Cow::Borrowed)),
-            Key::VersionId => Found::maybe(details.version.map(Cow::Borrowed)),
+            Key::CopySource => ContextValue::maybe(details.copy_source.map(Cow::Borrowed)),
+            Key::VersionId => ContextValue::maybe(details.version.map(Cow::Borrowed)),
             Key::RequestObjectTag(name) => self.request_tag(name),
             Key::RequestObjectTagKeys => self.request_tag_keys(),
             Key::TagKeys => match self.request_tag_keys() {
-                Found::Absent => self.session_tag_keys(),
+                ContextValue::Absent => self.session_tag_keys(),
                 found => found,
             },
             Key::ExistingObjectTag(name) => {
@@ -235,12 +241,12 @@ impl<'a> Ask<'a> {
                     ..
                 } = self.resource
                 else {
-                    return Found::Absent;
+                    return ContextValue::Absent;
                 };
                 let tag = object.tags.iter().find(|(key, _)| key == name.as_ref());
-                Found::maybe(tag.map(|(_, value)| Cow::Borrowed(value.as_str())))
+                ContextValue::maybe(tag.map(|(_, value)| Cow::Borrowed(value.as_str())))
             }
-            Key::Said(fact) => Found::maybe(self.said(*fact)),
+            Key::Said(fact) => ContextValue::maybe(self.said(*fact)),
             Key::RequestTag(name) => {
                 // Those of objects have a key of their own.
                 let tags = details
@@ -248,22 +254,22 @@ impl<'a> Ask<'a> {
                     .filter(|_| self.action.level() != Level::Object);
                 tags_named(tags.unwrap_or_default(), name)
             }
-            Key::RoleSessionName => Found::maybe(details.role_session.map(Cow::Borrowed)),
-            Key::ExternalId => Found::maybe(details.external_id.map(Cow::Borrowed)),
-            Key::AskedIdentity => Found::maybe(details.source_identity.map(Cow::Borrowed)),
+            Key::RoleSessionName => ContextValue::maybe(details.role_session.map(Cow::Borrowed)),
+            Key::ExternalId => ContextValue::maybe(details.external_id.map(Cow::Borrowed)),
+            Key::AskedIdentity => ContextValue::maybe(details.source_identity.map(Cow::Borrowed)),
             Key::TransitiveTagKeys => match details.transitive {
-                None => Found::Absent,
+                None => ContextValue::Absent,
                 Some(keys) => {
-                    Found::Many(keys.iter().map(|key| Cow::Borrowed(key.as_str())).collect())
+                    ContextValue::Many(keys.iter().map(|key| Cow::Borrowed(key.as_str())).collect())
                 }
             },
-            Key::PolicyArn => Found::maybe(details.policy_arn.map(Cow::Borrowed)),
+            Key::PolicyArn => ContextValue::maybe(details.policy_arn.map(Cow::Borrowed)),
             Key::ResourceTag(name) => {
                 let tag = details.bucket_tags.and_then(|tags| tags.get(name.as_ref()));
-                Found::maybe(tag.map(|value| Cow::Borrowed(value.as_str())))
+                ContextValue::maybe(tag.map(|value| Cow::Borrowed(value.as_str())))
             }
             // Those of who asks, and what there is not here.
-            _ => Found::Absent,
+            _ => ContextValue::Absent,
         }
     }
 
@@ -337,44 +343,44 @@ impl<'a> Ask<'a> {
         }
     }
 
-    fn request_tag(&self, name: &str) -> Found<'_> {
+    fn request_tag(&self, name: &str) -> ContextValue<'_> {
         if self.action.level() != Level::Object {
-            return Found::Absent;
+            return ContextValue::Absent;
         }
         if let Some(tags) = self.details.tags {
             let tag = tags.iter().find(|(key, _)| key == name);
-            return Found::maybe(tag.map(|(_, value)| Cow::Borrowed(value.as_str())));
+            return ContextValue::maybe(tag.map(|(_, value)| Cow::Borrowed(value.as_str())));
         }
         let header = self.said(Fact::Tagging);
         let tag = header.and_then(|header| {
             let mut tags = encoded_tags(&header);
             tags.find(|(key, _)| key == name).map(|(_, value)| value)
         });
-        Found::maybe(tag.map(Cow::Owned))
+        ContextValue::maybe(tag.map(Cow::Owned))
     }
 
     /// The keys of the session's tags, where the administrator wants them to count as a request's.
-    fn session_tag_keys(&self) -> Found<'_> {
+    fn session_tag_keys(&self) -> ContextValue<'_> {
         let bounds = self.caller.bounds().filter(|bounds| bounds.tag_keys);
         let tags = bounds.map(|bounds| bounds.tags.as_slice());
         let keys = tags.unwrap_or_default().iter().map(|(key, _)| key.as_str());
         match keys.map(Cow::Borrowed).collect::<Vec<_>>() {
-            keys if keys.is_empty() => Found::Absent,
-            keys => Found::Many(keys),
+            keys if keys.is_empty() => ContextValue::Absent,
+            keys => ContextValue::Many(keys),
         }
     }
 
-    fn request_tag_keys(&self) -> Found<'_> {
+    fn request_tag_keys(&self) -> ContextValue<'_> {
         if let Some(tags) = self.details.tags {
-            return Found::Many(
+            return ContextValue::Many(
                 tags.iter()
                     .map(|(key, _)| Cow::Borrowed(key.as_str()))
                     .collect(),
             );
         }
         match self.said(Fact::Tagging) {
-            None => Found::Absent,
-            Some(header) => Found::Many(
+            None => ContextValue::Absent,
+            Some(header) => ContextValue::Many(
                 encoded_tags(&header)
                     .map(|(key, _)| Cow::Owned(key))
                     .collect(),
@@ -389,33 +395,37 @@ impl<'a> Ask<'a> {
         key: &Key,
         effect: Effect,
         choices: &Choices,
-    ) -> Result<Option<String>, Unkept> {
+    ) -> Result<Option<String>, OmittedClaim> {
         if *key == Key::Username && effect == Effect::Allow && !self.names_user() {
             // An absent value would make the negation of a condition or of a resource match.
-            return Err(Unkept);
+            return Err(OmittedClaim);
         }
         match self.find(key) {
-            Found::One(value) | Found::Implied(value) => Ok(Some(value.into_owned())),
-            Found::Many(values) if matches!(key, Key::PrincipalTag(_) | Key::RequestTag(_)) => {
+            ContextValue::One(value) | ContextValue::Implied(value) => Ok(Some(value.into_owned())),
+            ContextValue::Many(values)
+                if matches!(key, Key::PrincipalTag(_) | Key::RequestTag(_)) =>
+            {
                 let at = choices.of(key, values.len());
                 Ok(values.into_iter().nth(at).map(Cow::into_owned))
             }
-            Found::Absent | Found::Many(_) => Ok(None),
-            Found::Unkept => Err(Unkept),
+            ContextValue::Absent | ContextValue::Many(_) => Ok(None),
+            ContextValue::OmittedClaim => Err(OmittedClaim),
         }
     }
 }
 
 /// The values of a tag.
-fn tags_named<'a>(tags: &'a [(String, String)], name: &str) -> Found<'a> {
+fn tags_named<'a>(tags: &'a [(String, String)], name: &str) -> ContextValue<'a> {
     let mut values = tags
         .iter()
         .filter(|(key, _)| key == name)
         .map(|(_, value)| Cow::Borrowed(value.as_str()));
     match (values.next(), values.next()) {
-        (None, _) => Found::Absent,
-        (Some(one), None) => Found::One(one),
-        (Some(one), Some(two)) => Found::Many([one, two].into_iter().chain(values).collect()),
+        (None, _) => ContextValue::Absent,
+        (Some(one), None) => ContextValue::One(one),
+        (Some(one), Some(two)) => {
+            ContextValue::Many([one, two].into_iter().chain(values).collect())
+        }
     }
 }
 
@@ -515,12 +525,12 @@ impl Statement {
     /// Whether it speaks of the request, and how it means the caller. Where that depends on a claim that
     /// the caller's session does not carry, a statement that denies does and one that allows does not: the
     /// size of a login must never widen what it may.
-    pub(super) fn speaks_of(&self, ask: &Ask<'_>) -> Option<Meant> {
+    pub(super) fn speaks_of(&self, ask: &PolicyRequest<'_>) -> Option<PrincipalMatch> {
         if !self.actions.contains(ask.action) {
             return None;
         }
         let meant = match &self.principals {
-            None => Meant::InPerson,
+            None => PrincipalMatch::InPerson,
             Some(principals) => principals.means(ask.caller, self.effect)?,
         };
         let denies = self.effect == Effect::Deny;
@@ -560,7 +570,7 @@ impl Statement {
     }
 
     /// Whether it allows the request to the caller's own session, which it names.
-    pub(super) fn allows_session(&self, ask: &Ask<'_>) -> bool {
+    pub(super) fn allows_session(&self, ask: &PolicyRequest<'_>) -> bool {
         let principals = self.principals.as_ref();
         self.effect == Effect::Allow
             && principals.is_some_and(|principals| principals.names_session(ask.caller))
@@ -627,6 +637,8 @@ pub(super) fn ask_everything(policy: &Policy) {
             object: None,
         };
         let named = OnceCell::new();
-        policy.verdict(&Ask::new(&caller, *action, &resource, &details, &named));
+        policy.verdict(&PolicyRequest::new(
+            &caller, *action, &resource, &details, &named,
+        ));
     }
 }

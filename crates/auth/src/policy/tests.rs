@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::statement::Ask;
+use super::statement::PolicyRequest;
 use super::*;
 use crate::Action;
 
@@ -298,13 +298,13 @@ fn asked(policy: &Policy, action: Action, path: &str) -> (Option<bool>, Option<b
     };
     let details = crate::Details::default();
     let named = std::cell::OnceCell::new();
-    let ask = Ask::new(&caller, action, &resource, &details, &named);
+    let ask = PolicyRequest::new(&caller, action, &resource, &details, &named);
     let said = |verdict: Verdict<'_>| match (verdict.deny, verdict.allow) {
         (Some(_), _) => Some(false),
         (None, Some(_)) => Some(true),
         (None, None) => None,
     };
-    let whole = said(policy.judge(&ask, &policy.denying, &policy.allowing));
+    let whole = said(policy.evaluate(&ask, &policy.denying, &policy.allowing));
     (said(policy.verdict(&ask)), whole)
 }
 

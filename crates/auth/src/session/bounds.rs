@@ -9,13 +9,13 @@ use crate::token::Capabilities;
 use crate::{Action, Caveats, Policy, Session};
 
 /// In a list of claims that were not kept: any claim may be one of them.
-pub const ALL_UNKEPT: &str = "*";
+pub const ALL_CLAIMS_OMITTED: &str = "*";
 
 /// Whether a claim is one of those that were not kept.
 #[must_use]
-pub fn is_unkept(unkept: &[String], claim: &str) -> bool {
+pub fn is_claim_omitted(unkept: &[String], claim: &str) -> bool {
     let mut names = unkept.iter();
-    names.any(|name| name == claim || name == ALL_UNKEPT)
+    names.any(|name| name == claim || name == ALL_CLAIMS_OMITTED)
 }
 
 /// Something that a caller is held to, whatever its policies allow.
@@ -69,7 +69,7 @@ pub struct Bounds {
     pub unassumed: bool,
     /// What the token said, by `PROVIDER:claim`.
     pub claims: Vec<(String, Vec<String>)>,
-    /// Names, without provider, of claims that the token said and that are not in `claims`; [`ALL_UNKEPT`]
+    /// Names, without provider, of claims that the token said and that are not in `claims`; [`ALL_CLAIMS_OMITTED`]
     /// among them stands for every name. Conditions on these fail closed.
     pub unkept: Vec<String>,
     /// Tags of the session. One of a provider's token may have several values, each a pair here.
@@ -99,7 +99,7 @@ impl Bounds {
     /// Whether the token may have said a claim that is not here: then nothing follows from its absence.
     pub(crate) fn lacks_claim(&self, name: &str) -> bool {
         let bare = self.claim_of_provider(name);
-        bare.is_some_and(|bare| is_unkept(&self.unkept, bare)) && self.claim(name).is_empty()
+        bare.is_some_and(|bare| is_claim_omitted(&self.unkept, bare)) && self.claim(name).is_empty()
     }
 
     /// The name without provider of a claim that only the caller's provider makes.

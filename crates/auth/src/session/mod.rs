@@ -9,9 +9,10 @@
 //! policies may ask of it.
 
 mod bounds;
-mod sealed;
+mod session_token;
 
-pub use bounds::{ALL_UNKEPT, Bounds, Limit, is_unkept};
-pub use sealed::{
-    Became, Parent, SESSION_KEY_PREFIX, Session, SessionError, SessionKind, TokenFacts,
+pub use bounds::{ALL_CLAIMS_OMITTED, Bounds, Limit, is_claim_omitted};
+pub use session_token::{
+    ParentCredential, SESSION_KEY_PREFIX, Session, SessionError, SessionKind, SessionPrincipal,
+    TokenFacts,
 };

@@ -16,7 +16,7 @@
 use dewar_types::TenantName;
 
 use super::TokenError;
-use super::issuer::Base;
+use super::issuer::BasePath;
 use crate::{Action, Details, Level, Resource};
 
 /// Most capabilities of a token.
@@ -53,12 +53,12 @@ pub struct Capabilities {
     all: Box<[Capability]>,
     /// As the token had it, and what it is relative to.
     text: Box<str>,
-    base: Base,
+    base: BasePath,
 }
 
 /// Whether capabilities let something happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Let {
+pub enum CapabilityDecision {
     /// No.
     Never,
     /// If nothing has the name yet.
@@ -74,7 +74,7 @@ impl Capabilities {
     /// # Errors
     /// [`TokenError::Scope`] for a capability without a path or with one that cannot be: such a
     /// token is refused as a whole, since it was not meant so.
-    pub fn parse(scope: &str, base: &Base, scitoken: bool) -> Result<Option<Self>, TokenError> {
+    pub fn parse(scope: &str, base: &BasePath, scitoken: bool) -> Result<Option<Self>, TokenError> {
         let mut all = Vec::new();
         for word in scope.split_ascii_whitespace() {
             let (name, path) = match word.split_once(':') {
@@ -140,19 +140,24 @@ impl Capabilities {
 
     /// What they are relative to.
     #[must_use]
-    pub fn base(&self) -> &Base {
+    pub fn base(&self) -> &BasePath {
         &self.base
     }
 
     /// Whether they let `action` happen to `resource`.
     #[must_use]
-    pub fn lets(&self, action: Action, resource: &Resource<'_>, details: &Details<'_>) -> Let {
+    pub fn lets(
+        &self,
+        action: Action,
+        resource: &Resource<'_>,
+        details: &Details<'_>,
+    ) -> CapabilityDecision {
         let (tenant, bucket, key) = match resource {
-            Resource::Identity { .. } => return Let::Never,
+            Resource::Identity { .. } => return CapabilityDecision::Never,
             Resource::Tenant(tenant) => {
                 let whole = **tenant == self.tenant
                     && self.any(|c| c.right == Right::Read && c.path.is_empty());
-                return Let::when(whole && action == Action::ListAllMyBuckets);
+                return CapabilityDecision::when(whole && action == Action::ListAllMyBuckets);
             }
             Resource::Bucket {
                 tenant,
@@ -162,10 +167,10 @@ impl Capabilities {
             } => (*tenant, *bucket, *key),
         };
         if *tenant != self.tenant {
-            return Let::Never;
+            return CapabilityDecision::Never;
         }
         if action.level() == Level::Object {
-            return key.map_or(Let::Never, |key| {
+            return key.map_or(CapabilityDecision::Never, |key| {
                 self.lets_object(action, &target(bucket, key), details.stat)
             });
         }
@@ -176,30 +181,30 @@ impl Capabilities {
         self.all.iter().any(test)
     }
 
-    fn lets_object(&self, action: Action, target: &[&str], stat: bool) -> Let {
+    fn lets_object(&self, action: Action, target: &[&str], stat: bool) -> CapabilityDecision {
         let covered = |right| self.any(|c| c.right == right && c.covers(target));
         if is_reading(action) {
             let looks = stat
                 && (self.any(|c| c.right != Right::Poll && c.covers(target))
                     || self.is_above(target));
-            return Let::when(covered(Right::Read) || looks);
+            return CapabilityDecision::when(covered(Right::Read) || looks);
         }
         if action == Action::RestoreObject {
-            return Let::when(covered(Right::Stage));
+            return CapabilityDecision::when(covered(Right::Stage));
         }
         if is_creating(action) {
             if covered(Right::Modify) {
-                return Let::Always;
+                return CapabilityDecision::Always;
             }
             // A directory above the path: `a/` for a path `a/b/c`.
             let parent = target.last() == Some(&"") && self.is_above(&target[..target.len() - 1]);
             return if covered(Right::Create) || parent {
-                Let::IfNew
+                CapabilityDecision::IfNew
             } else {
-                Let::Never
+                CapabilityDecision::Never
             };
         }
-        Let::when(is_modifying(action) && covered(Right::Modify))
+        CapabilityDecision::when(is_modifying(action) && covered(Right::Modify))
     }
 
     /// Whether something that may be written lies below `target`.
@@ -211,7 +216,12 @@ impl Capabilities {
         })
     }
 
-    fn lets_bucket(&self, action: Action, bucket: &str, details: &Details<'_>) -> Let {
+    fn lets_bucket(
+        &self,
+        action: Action,
+        bucket: &str,
+        details: &Details<'_>,
+    ) -> CapabilityDecision {
         let inside = |c: &Capability| c.path.first().is_none_or(|first| first == bucket);
         match action {
             Action::ListBucket | Action::ListBucketVersions => {
@@ -220,7 +230,7 @@ impl Capabilities {
                     // Whether something is there: a bucket as a whole, or one name in it.
                     let target = target(bucket, prefix);
                     let bare = target.strip_suffix(&[""]).unwrap_or(&target);
-                    return Let::when(match details.prefix {
+                    return CapabilityDecision::when(match details.prefix {
                         None | Some("") => self.any(|c| c.right != Right::Poll && inside(c)),
                         Some(_) => {
                             self.any(|c| c.right != Right::Poll && c.covers(&target))
@@ -229,31 +239,33 @@ impl Capabilities {
                         }
                     });
                 }
-                Let::when(
+                CapabilityDecision::when(
                     self.any(|c| c.right == Right::Read && covers_listing(&c.path, bucket, prefix)),
                 )
             }
             Action::GetBucketLocation | Action::GetBucketVersioning => {
-                Let::when(self.any(|c| c.right != Right::Poll && inside(c)))
+                CapabilityDecision::when(self.any(|c| c.right != Right::Poll && inside(c)))
             }
             Action::ListBucketMultipartUploads => {
                 let prefix = details.prefix.unwrap_or_default();
                 let may = |c: &Capability| matches!(c.right, Right::Create | Right::Modify);
-                Let::when(self.any(|c| may(c) && covers_listing(&c.path, bucket, prefix)))
+                CapabilityDecision::when(
+                    self.any(|c| may(c) && covers_listing(&c.path, bucket, prefix)),
+                )
             }
             Action::CreateBucket => {
                 let may = |c: &Capability| matches!(c.right, Right::Create | Right::Modify);
-                Let::when(self.any(|c| may(c) && c.path.is_empty()))
+                CapabilityDecision::when(self.any(|c| may(c) && c.path.is_empty()))
             }
-            Action::DeleteBucket => {
-                Let::when(self.any(|c| c.right == Right::Modify && c.path.is_empty()))
-            }
-            _ => Let::Never,
+            Action::DeleteBucket => CapabilityDecision::when(
+                self.any(|c| c.right == Right::Modify && c.path.is_empty()),
+            ),
+            _ => CapabilityDecision::Never,
         }
     }
 }
 
-impl Let {
+impl CapabilityDecision {
     fn when(yes: bool) -> Self {
         if yes { Self::Always } else { Self::Never }
     }

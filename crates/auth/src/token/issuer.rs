@@ -9,14 +9,14 @@ const URL_BYTES_MAX: usize = 1024;
 
 /// A part of the namespace that an issuer's capabilities are relative to, and end at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Base {
+pub struct BasePath {
     /// Whose buckets.
     pub tenant: TenantName,
     /// Bucket and directories; empty for all of the tenant.
     pub path: Vec<String>,
 }
 
-impl Base {
+impl BasePath {
     /// Reads `/bucket/dir`, `/`, or `/@tenant/bucket`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -41,7 +41,7 @@ impl Base {
         path.iter().all(fit).then_some(Self { tenant, path })
     }
 
-    /// As [`Base::parse`] reads it.
+    /// As [`BasePath::parse`] reads it.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::from("/");
@@ -59,7 +59,7 @@ impl Base {
 
 /// What a rule makes of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Becomes {
+pub enum MappingTarget {
     /// This local user: `[TENANT:]NAME`.
     User(String),
     /// A member of this local group of the issuer's tenant.
@@ -68,16 +68,16 @@ pub enum Becomes {
 
 /// A mapping rule: tokens whose claim has this value become this.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct MappingRule {
     /// The claim's name; dots lead into objects.
     pub claim: String,
     /// The value, or an element of it, exactly. `*` at the end stands for anything.
     pub value: String,
     /// What the token becomes.
-    pub becomes: Becomes,
+    pub becomes: MappingTarget,
 }
 
-impl Rule {
+impl MappingRule {
     /// Whether it speaks of a token.
     #[must_use]
     pub fn fits(&self, claims: &Claims) -> bool {
@@ -105,9 +105,9 @@ pub struct Issuer {
     /// The tenant that its users are in.
     pub tenant: TenantName,
     /// Where its capabilities (`storage.read:/…`) lead and end; without one they give nothing.
-    pub base: Option<Base>,
+    pub base: Option<BasePath>,
     /// What its tokens become. The first rule that names a user counts, of those that name groups all.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<MappingRule>,
     /// Switched off.
     pub disabled: bool,
 }

@@ -4,7 +4,7 @@
 //! # Order of a check
 //! The token is taken apart; its issuer is looked up by the exact text of `iss`, before anything
 //! else in it counts; its signature is verified with a key of that issuer alone; then audience and
-//! times. Only then does a [`Token`] exist, and rules make somebody of it. Where keys come from and
+//! times. Only then does a [`VerifiedToken`] exist, and rules make somebody of it. Where keys come from and
 //! how they are kept is not known here: a check never waits.
 //!
 //! | here | what |
@@ -29,10 +29,11 @@ use dewar_types::Timestamp;
 use thiserror::Error;
 
 pub(crate) use capability::covers_listing;
-pub use capability::{Capabilities, Let, Right};
+pub use capability::{Capabilities, CapabilityDecision, Right};
 pub use claims::Claims;
 pub use issuer::{
-    Base, Becomes, Issuer, Rule, audience, check_url, is_loopback, origin_of, provider_name,
+    BasePath, Issuer, MappingRule, MappingTarget, audience, check_url, is_loopback, origin_of,
+    provider_name,
 };
 pub use jws::{Algorithm, Jws, TOKEN_BYTES_MAX};
 pub use keys::{KEY_SET_BYTES_MAX, KeySet};
@@ -124,7 +125,7 @@ impl TokenError {
 
 /// A token that an issuer has proven to be its own, for this service and for now.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Token {
+pub struct VerifiedToken {
     /// Whom it speaks of.
     pub subject: String,
     /// When it ends, without any skew.
@@ -158,7 +159,7 @@ pub fn check(
     keys: &KeySet,
     lifetime_max: Duration,
     now: Timestamp,
-) -> Result<Token, TokenError> {
+) -> Result<VerifiedToken, TokenError> {
     let key_id = jws.key_id.as_deref();
     if !keys.has(key_id) {
         return Err(TokenError::UnknownKey {
@@ -188,13 +189,13 @@ pub fn check(
     }
     let scitoken = check_version(&claims)?;
     // Without a base a capability gives nothing, but it still narrows.
-    let nowhere = Base::default();
+    let nowhere = BasePath::default();
     let base = issuer.base.as_ref().unwrap_or(&nowhere);
     let scope = match claims.values("scope") {
         words if words.is_empty() => claims.values("scp").join(" "),
         words => words.join(" "),
     };
-    Ok(Token {
+    Ok(VerifiedToken {
         subject: subject.to_owned(),
         expires,
         capabilities: Capabilities::parse(&scope, base, scitoken)?,

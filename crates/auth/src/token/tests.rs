@@ -113,7 +113,7 @@ fn issuer() -> Issuer {
         keys_url: None,
         origins: Vec::new(),
         tenant: TenantName::default(),
-        base: Base::parse("/atlas"),
+        base: BasePath::parse("/atlas"),
         rules: Vec::new(),
         disabled: false,
     }
@@ -130,7 +130,7 @@ fn with(name: &str, value: Value) -> Value {
     claims
 }
 
-fn judged(_: &Signer, set: &KeySet, token: &str) -> Result<Token, TokenError> {
+fn judged(_: &Signer, set: &KeySet, token: &str) -> Result<VerifiedToken, TokenError> {
     let jws = Jws::parse(token)?;
     check(
         &jws,
@@ -297,12 +297,12 @@ fn cut_and_changed_tokens_are_refused() {
 }
 
 fn capabilities(scope: &str) -> Capabilities {
-    let base = Base::parse("/atlas").expect("a base");
+    let base = BasePath::parse("/atlas").expect("a base");
     let parsed = Capabilities::parse(scope, &base, false).expect("scopes that can be");
     parsed.expect("capabilities")
 }
 
-fn lets(scope: &str, action: Action, bucket: &str, key: &str) -> Let {
+fn lets(scope: &str, action: Action, bucket: &str, key: &str) -> CapabilityDecision {
     lets_with(scope, action, bucket, Some(key), &Details::default())
 }
 
@@ -312,7 +312,7 @@ fn lets_with(
     bucket: &str,
     key: Option<&str>,
     details: &Details<'_>,
-) -> Let {
+) -> CapabilityDecision {
     let tenant = TenantName::default();
     let resource = Resource::Bucket {
         tenant: &tenant,
@@ -328,18 +328,46 @@ fn lets_with(
 #[test]
 fn paths_are_compared_by_components() {
     for (scope, key, expected) in [
-        ("storage.read:/foo/bar", "foo/bar", Let::Always),
-        ("storage.read:/foo/bar", "foo/bar/x", Let::Always),
-        ("storage.read:/foo/bar", "foo/barbaz", Let::Never),
-        ("storage.read:/foo/bar", "foo", Let::Never),
-        ("storage.read:/foo/bar/", "foo/bar", Let::Never),
-        ("storage.read:/foo/bar/", "foo/bar/x", Let::Always),
-        ("storage.read:/foo%20bar", "foo bar", Let::Always),
-        ("storage.read:/", "anything/at/all", Let::Always),
-        ("storage.modify:/foo", "foo", Let::Never),
-        ("storage.create:/foo", "foo", Let::Never),
-        ("storage.stage:/foo", "foo", Let::Never),
-        ("storage.future:/foo", "foo", Let::Never),
+        (
+            "storage.read:/foo/bar",
+            "foo/bar",
+            CapabilityDecision::Always,
+        ),
+        (
+            "storage.read:/foo/bar",
+            "foo/bar/x",
+            CapabilityDecision::Always,
+        ),
+        (
+            "storage.read:/foo/bar",
+            "foo/barbaz",
+            CapabilityDecision::Never,
+        ),
+        ("storage.read:/foo/bar", "foo", CapabilityDecision::Never),
+        (
+            "storage.read:/foo/bar/",
+            "foo/bar",
+            CapabilityDecision::Never,
+        ),
+        (
+            "storage.read:/foo/bar/",
+            "foo/bar/x",
+            CapabilityDecision::Always,
+        ),
+        (
+            "storage.read:/foo%20bar",
+            "foo bar",
+            CapabilityDecision::Always,
+        ),
+        (
+            "storage.read:/",
+            "anything/at/all",
+            CapabilityDecision::Always,
+        ),
+        ("storage.modify:/foo", "foo", CapabilityDecision::Never),
+        ("storage.create:/foo", "foo", CapabilityDecision::Never),
+        ("storage.stage:/foo", "foo", CapabilityDecision::Never),
+        ("storage.future:/foo", "foo", CapabilityDecision::Never),
     ] {
         assert_eq!(
             lets(scope, Action::GetObject, "atlas", key),
@@ -348,7 +376,7 @@ fn paths_are_compared_by_components() {
         );
         assert_eq!(
             lets(scope, Action::GetObject, "atlas2", key),
-            Let::Never,
+            CapabilityDecision::Never,
             "{scope}"
         );
     }
@@ -366,25 +394,26 @@ fn paths_are_compared_by_components() {
         "storage.modify:/ok storage.read:/..",
         "storage.future",
     ] {
-        let base = Base::parse("/atlas").expect("a base");
+        let base = BasePath::parse("/atlas").expect("a base");
         assert!(Capabilities::parse(bad, &base, false).is_err(), "{bad}");
     }
-    let none = Capabilities::parse("openid profile read:/x", &Base::default(), false);
+    let none = Capabilities::parse("openid profile read:/x", &BasePath::default(), false);
     assert_eq!(none, Ok(None));
-    let some = Capabilities::parse("read:/x", &Base::default(), true).expect("can be");
+    let some = Capabilities::parse("read:/x", &BasePath::default(), true).expect("can be");
     assert!(some.is_some());
 }
 
 #[test]
 fn rights_are_those_of_the_profile() {
     use Action as A;
-    let always = |scope: &str, action| lets(scope, action, "atlas", "d/f") == Let::Always;
+    let always =
+        |scope: &str, action| lets(scope, action, "atlas", "d/f") == CapabilityDecision::Always;
     assert!(always("storage.modify:/d", A::PutObject));
     assert!(always("storage.modify:/d", A::DeleteObject));
     assert!(always("storage.modify:/d", A::RenameObject));
     assert_eq!(
         lets("storage.create:/d", A::PutObject, "atlas", "d/f"),
-        Let::IfNew
+        CapabilityDecision::IfNew
     );
     for action in [
         A::DeleteObject,
@@ -394,7 +423,7 @@ fn rights_are_those_of_the_profile() {
     ] {
         assert_eq!(
             lets("storage.create:/d", action, "atlas", "d/f"),
-            Let::Never,
+            CapabilityDecision::Never,
             "{action}"
         );
     }
@@ -412,19 +441,31 @@ fn rights_are_those_of_the_profile() {
     ] {
         assert_eq!(
             lets("storage.modify:/", action, "atlas", "d/f"),
-            Let::Never,
+            CapabilityDecision::Never,
             "{action}"
         );
     }
     // Parents of the path may be made, and nothing else above it.
     let scope = "storage.create:/a/b/c";
-    assert_eq!(lets(scope, A::PutObject, "atlas", "a/"), Let::IfNew);
-    assert_eq!(lets(scope, A::PutObject, "atlas", "a/b/"), Let::IfNew);
-    assert_eq!(lets(scope, A::PutObject, "atlas", "a/x/"), Let::Never);
-    assert_eq!(lets(scope, A::PutObject, "atlas", "a/b"), Let::Never);
+    assert_eq!(
+        lets(scope, A::PutObject, "atlas", "a/"),
+        CapabilityDecision::IfNew
+    );
+    assert_eq!(
+        lets(scope, A::PutObject, "atlas", "a/b/"),
+        CapabilityDecision::IfNew
+    );
+    assert_eq!(
+        lets(scope, A::PutObject, "atlas", "a/x/"),
+        CapabilityDecision::Never
+    );
+    assert_eq!(
+        lets(scope, A::PutObject, "atlas", "a/b"),
+        CapabilityDecision::Never
+    );
     assert_eq!(
         lets("storage.read:/a/b/c", A::PutObject, "atlas", "a/"),
-        Let::Never
+        CapabilityDecision::Never
     );
 }
 
@@ -441,8 +482,8 @@ fn writers_may_look_and_readers_may_list() {
         "storage.read:/d",
     ] {
         let get = |key, details| lets_with(scope, Action::GetObject, "atlas", Some(key), details);
-        assert_eq!(get("d/f", &stat), Let::Always, "{scope}");
-        assert_eq!(get("e/f", &stat), Let::Never, "{scope}");
+        assert_eq!(get("d/f", &stat), CapabilityDecision::Always, "{scope}");
+        assert_eq!(get("e/f", &stat), CapabilityDecision::Never, "{scope}");
     }
     // A directory is looked at as what lies below it.
     let look = |scope: &str, prefix| {
@@ -452,10 +493,16 @@ fn writers_may_look_and_readers_may_list() {
         };
         lets_with(scope, Action::ListBucket, "atlas", None, &details)
     };
-    assert_eq!(look("storage.create:/d/e", "d/e/"), Let::Always);
-    assert_eq!(look("storage.create:/d/e", "d/"), Let::Always);
-    assert_eq!(look("storage.create:/d/e", "x/"), Let::Never);
-    assert_eq!(look("storage.read:/d/e", "d/"), Let::Never);
+    assert_eq!(
+        look("storage.create:/d/e", "d/e/"),
+        CapabilityDecision::Always
+    );
+    assert_eq!(
+        look("storage.create:/d/e", "d/"),
+        CapabilityDecision::Always
+    );
+    assert_eq!(look("storage.create:/d/e", "x/"), CapabilityDecision::Never);
+    assert_eq!(look("storage.read:/d/e", "d/"), CapabilityDecision::Never);
     let poll = lets_with(
         "storage.poll:/d",
         Action::GetObject,
@@ -463,7 +510,7 @@ fn writers_may_look_and_readers_may_list() {
         Some("d/f"),
         &stat,
     );
-    assert_eq!(poll, Let::Never);
+    assert_eq!(poll, CapabilityDecision::Never);
     let list = |scope: &str, prefix: Option<&str>| {
         let details = Details {
             prefix,
@@ -471,13 +518,23 @@ fn writers_may_look_and_readers_may_list() {
         };
         lets_with(scope, Action::ListBucket, "atlas", None, &details)
     };
-    assert_eq!(list("storage.read:/d", Some("d/")), Let::Always);
-    assert_eq!(list("storage.read:/d", Some("d/x")), Let::Always);
+    assert_eq!(
+        list("storage.read:/d", Some("d/")),
+        CapabilityDecision::Always
+    );
+    assert_eq!(
+        list("storage.read:/d", Some("d/x")),
+        CapabilityDecision::Always
+    );
     for outside in [None, Some(""), Some("d"), Some("dd/"), Some("e/")] {
-        assert_eq!(list("storage.read:/d", outside), Let::Never, "{outside:?}");
+        assert_eq!(
+            list("storage.read:/d", outside),
+            CapabilityDecision::Never,
+            "{outside:?}"
+        );
     }
-    assert_eq!(list("storage.read:/", None), Let::Always);
-    assert_eq!(list("storage.modify:/", None), Let::Never);
+    assert_eq!(list("storage.read:/", None), CapabilityDecision::Always);
+    assert_eq!(list("storage.modify:/", None), CapabilityDecision::Never);
 }
 
 #[test]
@@ -490,9 +547,9 @@ fn mapping_rules_look_at_values_and_elements() {
     )
     .expect("claims");
     let fits = |claim: &str, value: &str| {
-        let becomes = Becomes::Group("g".into());
+        let becomes = MappingTarget::Group("g".into());
         let (claim, value) = (claim.into(), value.into());
-        Rule {
+        MappingRule {
             claim,
             value,
             becomes,
@@ -563,7 +620,7 @@ proptest! {
     ) {
         let scope = format!("storage.read:/{}", path.join("/"));
         let found = lets(&scope, Action::GetObject, "atlas", &key.join("/"));
-        prop_assert_eq!(found == Let::Always, covers_naively(&path, &key));
+        prop_assert_eq!(found == CapabilityDecision::Always, covers_naively(&path, &key));
     }
 
     #[test]
@@ -576,17 +633,17 @@ proptest! {
         let details = Details { prefix: Some(&prefix), ..Details::default() };
         let listed = lets_with(&scope, Action::ListBucket, "atlas", None, &details);
         let key = format!("{prefix}{rest}");
-        if listed == Let::Always && !key.is_empty() {
-            prop_assert_eq!(lets(&scope, Action::GetObject, "atlas", &key), Let::Always);
+        if listed == CapabilityDecision::Always && !key.is_empty() {
+            prop_assert_eq!(lets(&scope, Action::GetObject, "atlas", &key), CapabilityDecision::Always);
         }
     }
 
     #[test]
     fn nothing_makes_the_parser_fail(text in "\\PC{0,200}") {
         let _ = Jws::parse(&text);
-        let _ = Capabilities::parse(&text, &Base::default(), true);
+        let _ = Capabilities::parse(&text, &BasePath::default(), true);
         let _ = KeySet::parse(text.as_bytes());
-        let _ = Base::parse(&text);
+        let _ = BasePath::parse(&text);
         let _ = check_url(&text);
         let _ = origin_of(&text);
     }

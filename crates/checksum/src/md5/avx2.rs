@@ -4,7 +4,7 @@
 use core::arch::x86_64::*;
 
 use super::BLOCK;
-use super::lanes::{Lane, rows};
+use super::simd_lanes::{SimdLane, rows};
 use super::steps::{early, md5_steps};
 
 /// One step. As in the scalar form, the half of g that does not wait for the newest word is added beforehand.
@@ -50,7 +50,7 @@ macro_rules! word {
 /// # Panics
 /// If there are more than 8 lanes or one holds fewer blocks.
 #[target_feature(enable = "avx2")]
-pub(super) fn x8(lanes: &mut [Lane<'_>], blocks: usize) {
+pub(super) fn x8(lanes: &mut [SimdLane<'_>], blocks: usize) {
     let rows: [*const u8; 8] = rows(lanes, blocks);
     let [mut a, mut b, mut c, mut d] = load_states(lanes);
     for block in 0..blocks {
@@ -69,7 +69,7 @@ pub(super) fn x8(lanes: &mut [Lane<'_>], blocks: usize) {
 /// The four state words, each as a register of up to 8 lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn load_states(lanes: &[Lane<'_>]) -> [__m256i; 4] {
+pub(super) fn load_states(lanes: &[SimdLane<'_>]) -> [__m256i; 4] {
     let mut columns = [[0u32; 8]; 4];
     for (i, lane) in lanes.iter().enumerate() {
         for (column, word) in columns.iter_mut().zip(lane.state) {
@@ -83,7 +83,7 @@ pub(super) fn load_states(lanes: &[Lane<'_>]) -> [__m256i; 4] {
 /// Puts the state words back and moves the lanes on by `blocks`.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn store_states(state: [__m256i; 4], lanes: &mut [Lane<'_>], blocks: usize) {
+pub(super) fn store_states(state: [__m256i; 4], lanes: &mut [SimdLane<'_>], blocks: usize) {
     let columns = state.map(|vector| {
         let mut column = [0u32; 8];
         // SAFETY: the column is 32 writable bytes; an unaligned store is asked for.

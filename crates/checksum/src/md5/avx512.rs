@@ -8,7 +8,7 @@
 use core::arch::x86_64::*;
 
 use super::BLOCK;
-use super::lanes::{Lane, rows};
+use super::simd_lanes::{SimdLane, rows};
 use super::steps::{early, md5_steps};
 
 /// Truth tables of the four auxiliary functions, for operands in the order b, c, d.
@@ -36,7 +36,7 @@ macro_rules! step {
 /// # Panics
 /// If there are more than 16 lanes or one holds fewer blocks.
 #[target_feature(enable = "avx512f")]
-pub(super) fn x16(lanes: &mut [Lane<'_>], blocks: usize) {
+pub(super) fn x16(lanes: &mut [SimdLane<'_>], blocks: usize) {
     let rows: [*const u8; 16] = rows(lanes, blocks);
     let mut columns = [[0u32; 16]; 4];
     for (i, lane) in lanes.iter().enumerate() {
@@ -109,7 +109,7 @@ fn transpose16(r: [__m512i; 16]) -> [__m512i; 16] {
 /// # Panics
 /// If there are more than 8 lanes or one holds fewer blocks.
 #[target_feature(enable = "avx2,avx512f,avx512vl")]
-pub(super) fn x8(lanes: &mut [Lane<'_>], blocks: usize) {
+pub(super) fn x8(lanes: &mut [SimdLane<'_>], blocks: usize) {
     let rows: [*const u8; 8] = rows(lanes, blocks);
     let [mut a, mut b, mut c, mut d] = super::avx2::load_states(lanes);
     for block in 0..blocks {

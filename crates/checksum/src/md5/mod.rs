@@ -11,15 +11,15 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod gather;
-mod lanes;
 mod scalar;
+mod simd_lanes;
 mod steps;
 #[cfg(test)]
 mod tests;
 
 pub use gather::{LaneUse, Md5Lanes, Md5Stream};
 
-use lanes::{Instructions, Lane, WIDEST};
+use simd_lanes::{Instructions, SimdLane, WIDEST};
 
 /// Bytes that one run of the compression function takes.
 pub(crate) const BLOCK: usize = 64;
@@ -47,9 +47,9 @@ fn many(instructions: Instructions, inputs: &[&[u8]]) -> Vec<[u8; 16]> {
     // Neighbours of like length keep the lanes busy to the end.
     order.sort_by_key(|&i| inputs[i].len());
     for group in order.chunks(WIDEST) {
-        let mut lanes: Vec<Lane<'_>> = group
+        let mut lanes: Vec<SimdLane<'_>> = group
             .iter()
-            .map(|&owner| Lane {
+            .map(|&owner| SimdLane {
                 owner,
                 state: INITIAL,
                 data: whole_blocks(inputs[owner]).0,

@@ -1,4 +1,4 @@
-use super::lanes::Instructions;
+use super::simd_lanes::Instructions;
 use super::{Md5, many, md5, md5_many};
 use ::md5::Digest;
 use proptest::prelude::*;

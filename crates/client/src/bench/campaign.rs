@@ -15,17 +15,17 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::args::{LoadArgs, S3Args};
-use super::beside::Beside;
-use super::drive::{Job, Outcome, drive};
+use super::job::{Job, StepOutcome, run_job};
 use super::objects::ObjectSet;
-use super::plan::{Limit, Step, Verb, Workload, plan};
-use super::progress::Progress;
+use super::plan::{BenchVerb, Limit, Step, Workload, plan};
+use super::profiler::Profiler;
+use super::progress::CampaignProgress;
 use super::report;
-use super::result::{Campaign, Run};
+use super::result::{Campaign, StepRun};
 use super::size::ByteSize;
-use super::target::{Common, Target, targets};
+use super::target::{BenchTarget, CommonOptions, targets};
 use crate::clock;
-use crate::s3::Error;
+use crate::s3::S3Error;
 
 /// Connections used for work that is not measured.
 const UNMEASURED_CONCURRENCY: u32 = 16;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &S3Args) -> Result<()> {
         load.prefix
     );
     let steps = plan(load)?;
-    let common = Common {
+    let common = CommonOptions {
         payload_mode: load.payload_mode,
         request_limit: Duration::from_secs_f64(load.deadline),
     };
@@ -50,7 +50,7 @@ pub(super) fn run(args: &S3Args) -> Result<()> {
         check_bucket(target).with_context(|| format!("target {}", target.name))?;
     }
     let mut campaign = Campaign::new(args, &targets, clock::unix_s());
-    let mut progress = Progress::new(steps.len() * targets.len() * load.repeat as usize);
+    let mut progress = CampaignProgress::new(steps.len() * targets.len() * load.repeat as usize);
     for repeat in 1..=load.repeat {
         let mut objects = Objects {
             load,
@@ -68,7 +68,7 @@ pub(super) fn run(args: &S3Args) -> Result<()> {
             .with_context(|| format!("objects are left under {}", objects.base))?;
     }
     progress.finish();
-    report::tell(&campaign, &args.output)?;
+    report::write_reports(&campaign, &args.output)?;
     let failed = campaign.errors();
     ensure!(failed == 0, "{failed} requests failed");
     Ok(())
@@ -86,8 +86,8 @@ impl Objects<'_> {
     fn run_steps(
         &mut self,
         steps: &[Step],
-        targets: &[Target],
-        progress: &mut Progress,
+        targets: &[BenchTarget],
+        progress: &mut CampaignProgress,
         campaign: &mut Campaign,
     ) -> Result<()> {
         for (index, step) in steps.iter().enumerate() {
@@ -104,7 +104,7 @@ impl Objects<'_> {
                 let outcome = self
                     .run_step(step, (at, target), progress)
                     .with_context(place)?;
-                let run = Run::new(index, step, self.repeat, &target.name, &outcome);
+                let run = StepRun::new(index, step, self.repeat, &target.name, &outcome);
                 progress.end(&run);
                 campaign.runs.push(run);
                 if last_of_size && !self.load.keep {
@@ -118,9 +118,9 @@ impl Objects<'_> {
     fn run_step(
         &mut self,
         step: &Step,
-        (at, target): (usize, &Target),
-        progress: &Progress,
-    ) -> Result<Outcome> {
+        (at, target): (usize, &BenchTarget),
+        progress: &CampaignProgress,
+    ) -> Result<StepOutcome> {
         if step.fills() {
             self.remove(step.size, (at, target))?;
         } else {
@@ -129,12 +129,12 @@ impl Objects<'_> {
         let warmup_s = self.load.warmup;
         let mut job = self.job(step.workload, step.concurrency, step.limit);
         let set = self.set(step.size, at);
-        if step.workload == Workload::One(Verb::Delete)
+        if step.workload == Workload::One(BenchVerb::Delete)
             && let Limit::Requests(requests) = &mut job.limit
         {
             *requests = (*requests).min(set.live.len() as u64);
         }
-        let warm = warmup_s > 0.0 && step.workload != Workload::One(Verb::Delete);
+        let warm = warmup_s > 0.0 && step.workload != Workload::One(BenchVerb::Delete);
         if warm {
             let limit = Limit::Seconds(warmup_s);
             let warmup = Job {
@@ -142,13 +142,18 @@ impl Objects<'_> {
                 settle: Duration::ZERO,
                 ..job.clone()
             };
-            let outcome = drive(target, &warmup, set, |_| {})?;
+            let outcome = run_job(target, &warmup, set, |_| {})?;
             set.apply(&outcome.change);
         }
-        let beside = self.load.beside.as_deref().map(Beside::start).transpose()?;
+        let beside = self
+            .load
+            .beside
+            .as_deref()
+            .map(Profiler::start)
+            .transpose()?;
         let set = self.set(step.size, at);
-        let outcome = drive(target, &job, set, |begun| progress.at(begun));
-        let stopped = beside.map_or(Ok(()), Beside::stop);
+        let outcome = run_job(target, &job, set, |begun| progress.at(begun));
+        let stopped = beside.map_or(Ok(()), Profiler::stop);
         let outcome = outcome?;
         stopped?;
         set.apply(&outcome.change);
@@ -178,28 +183,28 @@ impl Objects<'_> {
     }
 
     /// Puts objects until there are as many as the step needs.
-    fn fill(&mut self, step: &Step, (at, target): (usize, &Target)) -> Result<()> {
+    fn fill(&mut self, step: &Step, (at, target): (usize, &BenchTarget)) -> Result<()> {
         let missing = step
             .objects
             .saturating_sub(self.set(step.size, at).live.len() as u64);
-        self.unmeasured(Verb::Put, missing, step.size, (at, target))
+        self.unmeasured(BenchVerb::Put, missing, step.size, (at, target))
     }
 
     /// Removes all objects of a size.
-    fn remove(&mut self, size: ByteSize, (at, target): (usize, &Target)) -> Result<()> {
+    fn remove(&mut self, size: ByteSize, (at, target): (usize, &BenchTarget)) -> Result<()> {
         let set = self.set(size, at);
         let doubtful = std::mem::take(&mut set.doubtful);
         set.live.extend(doubtful);
         let present = set.live.len() as u64;
-        self.unmeasured(Verb::Delete, present, size, (at, target))
+        self.unmeasured(BenchVerb::Delete, present, size, (at, target))
     }
 
     fn unmeasured(
         &mut self,
-        verb: Verb,
+        verb: BenchVerb,
         requests: u64,
         size: ByteSize,
-        (at, target): (usize, &Target),
+        (at, target): (usize, &BenchTarget),
     ) -> Result<()> {
         if requests == 0 {
             return Ok(());
@@ -210,7 +215,7 @@ impl Objects<'_> {
             ..self.job(Workload::One(verb), concurrency, Limit::Requests(requests))
         };
         let set = self.set(size, at);
-        let outcome = drive(target, &job, set, |_| {})?;
+        let outcome = run_job(target, &job, set, |_| {})?;
         set.apply(&outcome.change);
         match outcome.tally.examples.values().next() {
             None => Ok(()),
@@ -219,7 +224,7 @@ impl Objects<'_> {
     }
 }
 
-fn check_bucket(target: &Target) -> Result<()> {
+fn check_bucket(target: &BenchTarget) -> Result<()> {
     for gateway in 0..target.transports.len() {
         let mut client = target.client(gateway);
         let bucket = &target.access.bucket;
@@ -233,7 +238,7 @@ fn check_bucket(target: &Target) -> Result<()> {
             );
             match client.create_bucket() {
                 // Somebody else was faster: fine as long as it is there.
-                Err(Error::Status { status: 409, .. }) => {}
+                Err(S3Error::Status { status: 409, .. }) => {}
                 result => result.with_context(|| format!("create the bucket {bucket}"))?,
             }
         }

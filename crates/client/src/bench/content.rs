@@ -17,14 +17,14 @@ const STAMP_BYTES: usize = 32;
 
 /// The content of one object.
 #[derive(Clone, Debug)]
-pub(super) struct Content {
+pub(super) struct ObjectContent {
     stamp: [u8; STAMP_BYTES],
     start: u64,
     size_bytes: u64,
     ring: &'static [u8],
 }
 
-impl Content {
+impl ObjectContent {
     /// What the object `key` of `size_bytes` holds.
     pub(super) fn new(key: &str, size_bytes: u64) -> Self {
         let mut random = Random::new(fnv1a(key.as_bytes()));
@@ -41,7 +41,7 @@ impl Content {
     }
 }
 
-impl Bytes for Content {
+impl Bytes for ObjectContent {
     fn len(&self) -> u64 {
         self.size_bytes
     }
@@ -111,7 +111,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn collect(content: &Content, from: u64) -> Vec<u8> {
+    fn collect(content: &ObjectContent, from: u64) -> Vec<u8> {
         let mut out = Vec::new();
         let mut offset = from;
         while offset < content.len() {
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn every_offset_sees_the_same_bytes() {
         for size in [0, 1, 31, 32, 33, 4_096, RING_BYTES as u64 * 2 + 77] {
-            let content = Content::new("a/b", size);
+            let content = ObjectContent::new("a/b", size);
             let whole = collect(&content, 0);
             assert_eq!(whole.len() as u64, size);
             for from in [1, 31, 32, 33, size / 2, size.saturating_sub(1)] {
@@ -140,10 +140,10 @@ mod tests {
 
     #[test]
     fn objects_differ_and_repeat() {
-        let read = |key| collect(&Content::new(key, 4_096), 0);
+        let read = |key| collect(&ObjectContent::new(key, 4_096), 0);
         assert_eq!(read("k1"), read("k1"));
         assert_ne!(read("k1"), read("k2"));
-        let large = collect(&Content::new("k1", 20 << 20), 0);
+        let large = collect(&ObjectContent::new("k1", 20 << 20), 0);
         let mut blocks: Vec<&[u8]> = large.chunks(4_096).collect();
         let count = blocks.len();
         blocks.sort_unstable();

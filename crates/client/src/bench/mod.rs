@@ -6,18 +6,18 @@
 //! to use as little as it can ([`crate::http`]).
 //!
 //! Reading order: [`args`] is what can be asked, [`plan`] makes steps of it, [`campaign`] takes
-//! them in turn, [`drive`] runs one with its [`worker`]s, perhaps with a profiler [`beside`] it, [`result`] is what came of it, and
+//! them in turn, [`job`] runs one with its [`worker`]s, perhaps with a [`profiler`] beside it, [`result`] is what came of it, and
 //! [`report`] tells it as table, CSV, JSON and plots. [`root`] is the same in small for root://. docs/bench.md is
 //! for the user.
 
 mod args;
-mod beside;
 mod campaign;
 mod content;
-mod drive;
+mod job;
 mod objects;
 mod plan;
 mod process;
+mod profiler;
 mod progress;
 mod report;
 mod result;

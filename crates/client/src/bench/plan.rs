@@ -13,7 +13,7 @@ use super::size::ByteSize;
 
 /// What one request, or one series of requests, does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub(super) enum Verb {
+pub(super) enum BenchVerb {
     /// A new object, in one request.
     Put,
     /// A whole object.
@@ -33,7 +33,7 @@ pub(super) enum Verb {
 /// What a step does all the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Workload {
-    One(Verb),
+    One(BenchVerb),
     /// Several verbs by weight.
     Mixed,
 }
@@ -91,11 +91,10 @@ impl Step {
     /// The unit in which its CPU is best told.
     pub(super) fn unit(&self) -> Unit {
         match self.workload {
-            Workload::One(Verb::List) => Unit::HundredThousandKeys,
-            Workload::One(Verb::Head | Verb::Delete | Verb::Range) | Workload::Mixed => {
-                Unit::ThousandOps
-            }
-            Workload::One(Verb::Put | Verb::Get | Verb::Multipart) => {
+            Workload::One(BenchVerb::List) => Unit::HundredThousandKeys,
+            Workload::One(BenchVerb::Head | BenchVerb::Delete | BenchVerb::Range)
+            | Workload::Mixed => Unit::ThousandOps,
+            Workload::One(BenchVerb::Put | BenchVerb::Get | BenchVerb::Multipart) => {
                 if self.size.0 <= SMALL_BYTES {
                     Unit::ThousandOps
                 } else {
@@ -107,11 +106,14 @@ impl Step {
 
     /// Whether it makes the objects of its size anew.
     pub(super) fn fills(&self) -> bool {
-        matches!(self.workload, Workload::One(Verb::Put | Verb::Multipart))
+        matches!(
+            self.workload,
+            Workload::One(BenchVerb::Put | BenchVerb::Multipart)
+        )
     }
 }
 
-impl Verb {
+impl BenchVerb {
     /// Its name on the command line and in results.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -126,7 +128,7 @@ impl Verb {
     }
 }
 
-impl FromStr for Verb {
+impl FromStr for BenchVerb {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -240,7 +242,7 @@ pub(super) fn plan(args: &LoadArgs) -> Result<Vec<Step>> {
         (None, true) => cross_product(args),
     };
     for step in &steps {
-        if step.workload == Workload::One(Verb::Range) && step.size < args.range_size {
+        if step.workload == Workload::One(BenchVerb::Range) && step.size < args.range_size {
             bail!("{step}: a range of {} does not fit", args.range_size);
         }
         if step.concurrency == 0 {
@@ -259,18 +261,22 @@ fn cross_product(args: &LoadArgs) -> Vec<Step> {
         for &concurrency in &args.concurrency {
             for &workload in &args.workloads {
                 // What a page of a listing costs does not depend on the objects' size.
-                if workload == Workload::One(Verb::List) && Some(&size) != args.sizes.iter().min() {
+                if workload == Workload::One(BenchVerb::List)
+                    && Some(&size) != args.sizes.iter().min()
+                {
                     continue;
                 }
                 let objects = args.objects.unwrap_or_else(|| default_objects(size));
                 let requests = match workload {
-                    Workload::One(Verb::Put | Verb::Delete | Verb::Multipart) => objects,
-                    Workload::One(Verb::List) => args.requests.unwrap_or(500),
-                    Workload::One(Verb::Head) => args.requests.unwrap_or(20_000),
-                    Workload::One(Verb::Range) => args
+                    Workload::One(BenchVerb::Put | BenchVerb::Delete | BenchVerb::Multipart) => {
+                        objects
+                    }
+                    Workload::One(BenchVerb::List) => args.requests.unwrap_or(500),
+                    Workload::One(BenchVerb::Head) => args.requests.unwrap_or(20_000),
+                    Workload::One(BenchVerb::Range) => args
                         .requests
                         .unwrap_or_else(|| default_reads(args.range_size)),
-                    Workload::One(Verb::Get) | Workload::Mixed => {
+                    Workload::One(BenchVerb::Get) | Workload::Mixed => {
                         args.requests.unwrap_or_else(|| default_reads(size))
                     }
                 };
@@ -329,7 +335,7 @@ fn suite_steps(suite: Suite) -> Vec<Step> {
 
 /// How often a mixed workload does what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mix(Vec<(Verb, u64)>);
+pub(super) struct Mix(Vec<(BenchVerb, u64)>);
 
 impl FromStr for Mix {
     type Err = String;
@@ -344,7 +350,7 @@ impl FromStr for Mix {
             let weight: u32 = weight
                 .parse()
                 .map_err(|e| format!("weight {weight:?}: {e}"))?;
-            let verb: Verb = verb.parse()?;
+            let verb: BenchVerb = verb.parse()?;
             if weights.iter().any(|(other, _)| *other == verb) {
                 return Err(format!("{} stands twice", verb.name()));
             }
@@ -375,7 +381,7 @@ impl Mix {
     }
 
     /// The verb whose share of the weights holds `point`, which must be below the total.
-    pub(super) fn pick(&self, mut point: u64) -> Verb {
+    pub(super) fn pick(&self, mut point: u64) -> BenchVerb {
         for (verb, weight) in &self.0 {
             if point < *weight {
                 return *verb;
@@ -418,7 +424,15 @@ mod tests {
     fn a_mix_gives_each_verb_its_share() {
         let mix: Mix = "get=3,put=1,head=0".parse().unwrap();
         let picks: Vec<_> = (0..mix.total()).map(|point| mix.pick(point)).collect();
-        assert_eq!(picks, [Verb::Get, Verb::Get, Verb::Get, Verb::Put]);
+        assert_eq!(
+            picks,
+            [
+                BenchVerb::Get,
+                BenchVerb::Get,
+                BenchVerb::Get,
+                BenchVerb::Put
+            ]
+        );
         assert_eq!(mix.to_string(), "get=3,put=1,head=0");
         for text in ["", "get", "get=x", "get=0", "get=1,get=2", "mixed=1"] {
             assert!(text.parse::<Mix>().is_err(), "{text}");

@@ -7,10 +7,10 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::plan::Limit;
-use super::result::Run;
+use super::result::StepRun;
 use crate::clock;
 
-pub(super) struct Progress {
+pub(super) struct CampaignProgress {
     total: usize,
     begun: usize,
     on_terminal: bool,
@@ -19,7 +19,7 @@ pub(super) struct Progress {
     started: std::time::Instant,
 }
 
-impl Progress {
+impl CampaignProgress {
     /// Progress through `total` runs of steps.
     pub(super) fn new(total: usize) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
@@ -67,7 +67,7 @@ impl Progress {
     }
 
     /// The run is over.
-    pub(super) fn end(&mut self, run: &Run) {
+    pub(super) fn end(&mut self, run: &StepRun) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::args::S3Args;
-use super::drive::Outcome;
+use super::job::StepOutcome;
 use super::plan::{Step, Unit};
 use super::tally::{Tally, VerbTally};
-use super::target::Target;
+use super::target::BenchTarget;
 
 /// Version of the JSON schema.
 pub(super) const SCHEMA: &str = "dewar-bench-1";
@@ -29,7 +29,7 @@ pub(super) struct Campaign {
     pub(super) settings: Settings,
     pub(super) targets: Vec<TargetInfo>,
     /// Every run of every step, in the order they were taken.
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<StepRun>,
 }
 
 /// The machine the load came from.
@@ -69,7 +69,7 @@ pub(super) struct TargetInfo {
 
 /// One run of one step on one target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Run {
+pub(super) struct StepRun {
     /// Place of the step in the plan, from 0.
     pub(super) step: usize,
     pub(super) target: String,
@@ -137,7 +137,7 @@ pub(super) struct VerbRun {
 }
 
 impl Campaign {
-    pub(super) fn new(args: &S3Args, targets: &[Target], started_unix_s: u64) -> Self {
+    pub(super) fn new(args: &S3Args, targets: &[BenchTarget], started_unix_s: u64) -> Self {
         let load = &args.load;
         let settings = Settings {
             payload_mode: load.payload_mode.name().to_owned(),
@@ -173,7 +173,7 @@ impl Campaign {
         &'a self,
         step: usize,
         target: &'a str,
-    ) -> impl Iterator<Item = &'a Run> {
+    ) -> impl Iterator<Item = &'a StepRun> {
         self.runs
             .iter()
             .filter(move |run| run.step == step && run.target == target)
@@ -204,7 +204,7 @@ impl Host {
 }
 
 impl TargetInfo {
-    fn new(target: &Target) -> Self {
+    fn new(target: &BenchTarget) -> Self {
         Self {
             name: target.name.clone(),
             endpoints: target
@@ -255,13 +255,13 @@ impl Cpu {
     }
 }
 
-impl Run {
+impl StepRun {
     pub(super) fn new(
         index: usize,
         step: &Step,
         repeat: u32,
         target: &str,
-        outcome: &Outcome,
+        outcome: &StepOutcome,
     ) -> Self {
         let Tally {
             verbs,

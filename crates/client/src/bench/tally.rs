@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::plan::Verb;
+use super::plan::BenchVerb;
 
 /// A latency longer than a day is told as a day.
 const NS_MAX: u64 = 86_400_000_000_000;
@@ -67,7 +67,7 @@ pub(super) struct VerbTally {
 /// The counts of a worker, or of all workers of a step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
-    pub(super) verbs: BTreeMap<Verb, VerbTally>,
+    pub(super) verbs: BTreeMap<BenchVerb, VerbTally>,
     /// Errors by kind.
     pub(super) errors: BTreeMap<String, u64>,
     /// One error of each kind in full.
@@ -97,7 +97,7 @@ impl VerbTally {
 }
 
 impl Tally {
-    pub(super) fn succeed(&mut self, verb: Verb, latency: Duration, bytes: u64, keys: u64) {
+    pub(super) fn succeed(&mut self, verb: BenchVerb, latency: Duration, bytes: u64, keys: u64) {
         let tally = self.verbs.entry(verb).or_insert_with(VerbTally::new);
         tally.ops += 1;
         tally.bytes += bytes;
@@ -105,7 +105,7 @@ impl Tally {
         tally.latencies.record(latency);
     }
 
-    pub(super) fn fail(&mut self, verb: Verb, kind: &str, full: impl FnOnce() -> String) {
+    pub(super) fn fail(&mut self, verb: BenchVerb, kind: &str, full: impl FnOnce() -> String) {
         self.verbs.entry(verb).or_insert_with(VerbTally::new).errors += 1;
         if let Some(count) = self.errors.get_mut(kind) {
             *count += 1;
@@ -183,13 +183,13 @@ mod tests {
     #[test]
     fn workers_add_up() {
         let mut one = Tally::default();
-        one.succeed(Verb::Get, Duration::from_millis(1), 10, 0);
-        one.fail(Verb::Get, "503 SlowDown", || "first".to_owned());
-        one.fail(Verb::Put, "503 SlowDown", || {
+        one.succeed(BenchVerb::Get, Duration::from_millis(1), 10, 0);
+        one.fail(BenchVerb::Get, "503 SlowDown", || "first".to_owned());
+        one.fail(BenchVerb::Put, "503 SlowDown", || {
             unreachable!("only the first is kept")
         });
         let mut two = one.clone();
-        two.succeed(Verb::List, Duration::from_millis(3), 0, 1_000);
+        two.succeed(BenchVerb::List, Duration::from_millis(3), 0, 1_000);
         one.merge(&two);
         let total = one.total();
         assert_eq!(
@@ -198,6 +198,6 @@ mod tests {
         );
         assert_eq!(one.errors["503 SlowDown"], 4);
         assert_eq!(one.examples["503 SlowDown"], "first");
-        assert_eq!(one.verbs[&Verb::Put].ops, 0);
+        assert_eq!(one.verbs[&BenchVerb::Put].ops, 0);
     }
 }

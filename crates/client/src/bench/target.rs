@@ -12,16 +12,16 @@ use zeroize::Zeroizing;
 use super::args::TargetArgs;
 use super::process::Processes;
 use crate::http::{Endpoint, Transport, Trust, tls_config};
-use crate::s3::{Access, Client, Proof, Token, Tokens};
+use crate::s3::{BearerToken, BucketAccess, Proof, S3Client, Tokens};
 use crate::sigv4::{Credentials, PayloadMode};
 
 /// One server, or one group of gateways to the same data.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
+pub(super) struct BenchTarget {
     pub(super) name: String,
     /// Connections are dealt to these in turn.
     pub(super) transports: Vec<Arc<Transport>>,
-    pub(super) access: Arc<Access>,
+    pub(super) access: Arc<BucketAccess>,
     pub(super) processes: Processes,
     pub(super) create_bucket: bool,
 }
@@ -33,16 +33,16 @@ pub struct WrongUse(&'static str);
 
 /// What is the same for all targets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Common {
+pub(super) struct CommonOptions {
     pub(super) payload_mode: PayloadMode,
     pub(super) request_limit: Duration,
 }
 
-impl Target {
+impl BenchTarget {
     /// A client for the connection number `index`.
-    pub(super) fn client(&self, index: usize) -> Client {
+    pub(super) fn client(&self, index: usize) -> S3Client {
         let transport = &self.transports[index % self.transports.len()];
-        Client::new(Arc::clone(transport), Arc::clone(&self.access))
+        S3Client::new(Arc::clone(transport), Arc::clone(&self.access))
     }
 }
 
@@ -98,7 +98,7 @@ struct ReadyS3 {
 }
 
 /// The targets that the arguments name, in order; the first is what the others are compared with.
-pub(super) fn targets(args: &TargetArgs, common: Common) -> Result<Vec<Target>> {
+pub(super) fn targets(args: &TargetArgs, common: CommonOptions) -> Result<Vec<BenchTarget>> {
     let mut described = Vec::new();
     for path in &args.target {
         let text = read(path)?;
@@ -217,7 +217,11 @@ fn add_pids(texts: &[String], described: &mut [Description]) -> Result<()> {
     Ok(())
 }
 
-fn target(mut description: Description, args: &TargetArgs, common: Common) -> Result<Target> {
+fn target(
+    mut description: Description,
+    args: &TargetArgs,
+    common: CommonOptions,
+) -> Result<BenchTarget> {
     let name = description.name.take().context("a target has no name")?;
     let context = || format!("target {name}");
     let trust = match (
@@ -247,7 +251,7 @@ fn target(mut description: Description, args: &TargetArgs, common: Common) -> Re
     }
     ensure!(!transports.is_empty(), "target {name} has no endpoint");
     let proof = proof(&mut description, args, common).with_context(context)?;
-    let access = Access {
+    let access = BucketAccess {
         bucket: args
             .bucket
             .clone()
@@ -268,7 +272,7 @@ fn target(mut description: Description, args: &TargetArgs, common: Common) -> Re
         children,
     };
     let create_bucket = args.create_bucket;
-    Ok(Target {
+    Ok(BenchTarget {
         name,
         transports,
         access: Arc::new(access),
@@ -278,7 +282,7 @@ fn target(mut description: Description, args: &TargetArgs, common: Common) -> Re
 }
 
 /// What a target's requests show: nothing, bearer tokens, or a signature.
-fn proof(description: &mut Description, args: &TargetArgs, common: Common) -> Result<Proof> {
+fn proof(description: &mut Description, args: &TargetArgs, common: CommonOptions) -> Result<Proof> {
     let unsigned = description.anonymous || description.bearer_file.is_some();
     if unsigned && matches!(common.payload_mode, PayloadMode::StreamingSigned) {
         bail!(WrongUse(
@@ -314,7 +318,7 @@ fn proof(description: &mut Description, args: &TargetArgs, common: Common) -> Re
         None => None,
         Some(path) => {
             let text = Zeroizing::new(read(&path)?);
-            Some(Token(Zeroizing::new(text.trim().to_owned())))
+            Some(BearerToken(Zeroizing::new(text.trim().to_owned())))
         }
     };
     let key = Credentials::new(&access_key, secret.trim());
@@ -339,12 +343,12 @@ fn split_label(text: &str) -> (Option<String>, &str) {
 mod tests {
     use super::*;
 
-    const COMMON: Common = Common {
+    const COMMON: CommonOptions = CommonOptions {
         payload_mode: PayloadMode::Unsigned,
         request_limit: Duration::from_secs(1),
     };
 
-    fn key_of(target: &Target) -> &str {
+    fn key_of(target: &BenchTarget) -> &str {
         match &target.access.proof {
             Proof::Key(key, _) => &key.access_key,
             other => panic!("{other:?}"),
@@ -484,7 +488,7 @@ mod tests {
             proofs[..],
             [Proof::Nobody, Proof::Bearer(_), Proof::Key(_, Some(_))]
         ));
-        let signed = Common {
+        let signed = CommonOptions {
             payload_mode: PayloadMode::StreamingSigned,
             ..COMMON
         };

@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use super::content::{Content, Random};
-use super::drive::Shared;
+use super::content::{ObjectContent, Random};
+use super::job::JobContext;
 use super::objects::Change;
-use super::plan::{Limit, Verb, Workload};
+use super::plan::{BenchVerb, Limit, Workload};
 use super::tally::Tally;
 use crate::clock;
 use crate::http::Sink;
-use crate::s3::{Client, Error};
+use crate::s3::{S3Client, S3Error};
 
 /// One worker.
 pub(super) struct Worker<'a> {
-    shared: &'a Shared<'a>,
-    client: Client,
+    shared: &'a JobContext<'a>,
+    client: S3Client,
     tally: Tally,
     change: Change,
     listing: Listing,
@@ -38,13 +38,13 @@ pub(super) struct Report {
 }
 
 /// Content bytes moved and keys listed by one operation.
-type Moved = (u64, u64);
+type OpVolume = (u64, u64);
 
 /// After a failure a worker waits this long, so that a dead server is not hammered.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(20);
 
 impl<'a> Worker<'a> {
-    pub(super) fn new(shared: &'a Shared<'a>, client: Client) -> Self {
+    pub(super) fn new(shared: &'a JobContext<'a>, client: S3Client) -> Self {
         Self {
             shared,
             client,
@@ -75,7 +75,7 @@ impl<'a> Worker<'a> {
                     let mix = &self.shared.job.mix;
                     match mix.pick(random.below(mix.total())) {
                         // Nothing of its own to delete yet: make something.
-                        Verb::Delete if self.own.is_empty() => Verb::Put,
+                        BenchVerb::Delete if self.own.is_empty() => BenchVerb::Put,
                         verb => verb,
                     }
                 }
@@ -107,7 +107,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Which object the ticket is about; `None` if there is none left to delete.
-    fn object(&mut self, verb: Verb, ticket: u64, random: &mut Random) -> Option<u64> {
+    fn object(&mut self, verb: BenchVerb, ticket: u64, random: &mut Random) -> Option<u64> {
         let set = self.shared.set;
         let nth = |n: u64| {
             usize::try_from(n)
@@ -117,44 +117,51 @@ impl<'a> Worker<'a> {
         };
         let mixed = self.shared.job.workload == Workload::Mixed;
         match verb {
-            Verb::Put | Verb::Multipart => {
+            BenchVerb::Put | BenchVerb::Multipart => {
                 let number = set.next + ticket;
                 self.change.next = self.change.next.max(number + 1);
                 Some(number)
             }
-            Verb::Delete if mixed => self.own.pop(),
-            Verb::Delete => nth(ticket),
-            Verb::List => Some(0),
-            Verb::Get | Verb::Head | Verb::Range if set.live.is_empty() => None,
-            Verb::Get | Verb::Head | Verb::Range if mixed => {
+            BenchVerb::Delete if mixed => self.own.pop(),
+            BenchVerb::Delete => nth(ticket),
+            BenchVerb::List => Some(0),
+            BenchVerb::Get | BenchVerb::Head | BenchVerb::Range if set.live.is_empty() => None,
+            BenchVerb::Get | BenchVerb::Head | BenchVerb::Range if mixed => {
                 nth(random.below(set.live.len() as u64))
             }
-            Verb::Get | Verb::Head | Verb::Range => nth(ticket % set.live.len() as u64),
+            BenchVerb::Get | BenchVerb::Head | BenchVerb::Range => {
+                nth(ticket % set.live.len() as u64)
+            }
         }
     }
 
-    fn perform(&mut self, verb: Verb, number: u64, random: &mut Random) -> Result<Moved, Error> {
+    fn perform(
+        &mut self,
+        verb: BenchVerb,
+        number: u64,
+        random: &mut Random,
+    ) -> Result<OpVolume, S3Error> {
         let (set, job) = (self.shared.set, self.shared.job);
         let size = set.size_bytes;
         let key = set.key(number);
         match verb {
-            Verb::Put => {
-                self.client.put(&key, &Content::new(&key, size))?;
+            BenchVerb::Put => {
+                self.client.put(&key, &ObjectContent::new(&key, size))?;
                 Ok((size, 0))
             }
-            Verb::Multipart => {
+            BenchVerb::Multipart => {
                 self.client
-                    .multipart(&key, &Content::new(&key, size), job.part_bytes)?;
+                    .multipart(&key, &ObjectContent::new(&key, size), job.part_bytes)?;
                 Ok((size, 0))
             }
-            Verb::Get | Verb::Range => {
-                let range = (verb == Verb::Range).then(|| {
+            BenchVerb::Get | BenchVerb::Range => {
+                let range = (verb == BenchVerb::Range).then(|| {
                     let start = random.below(size - job.range_bytes + 1);
                     start..start + job.range_bytes
                 });
                 let bytes = range.as_ref().map_or(size, |range| range.end - range.start);
                 let offset = range.as_ref().map_or(0, |range| range.start);
-                let content = job.verify.then(|| Content::new(&key, size));
+                let content = job.verify.then(|| ObjectContent::new(&key, size));
                 let mut sink = match &content {
                     Some(content) => Sink::Compare(content, offset),
                     None => Sink::Discard,
@@ -162,27 +169,27 @@ impl<'a> Worker<'a> {
                 self.client.get(&key, size, range, &mut sink)?;
                 Ok((bytes, 0))
             }
-            Verb::Head => {
+            BenchVerb::Head => {
                 self.client.head(&key, size)?;
                 Ok((0, 0))
             }
-            Verb::Delete => {
+            BenchVerb::Delete => {
                 self.client.delete(&key)?;
                 Ok((0, 0))
             }
-            Verb::List => self.list(),
+            BenchVerb::List => self.list(),
         }
     }
 
     /// One page of the worker's own walk over all objects.
-    fn list(&mut self) -> Result<Moved, Error> {
+    fn list(&mut self) -> Result<OpVolume, S3Error> {
         let (set, job) = (self.shared.set, self.shared.job);
         let Listing { next, keys, last } = std::mem::take(&mut self.listing);
         let page = self
             .client
             .list(&set.prefix, job.page_keys, next.as_deref())?;
         let keys = keys + page.keys;
-        let wrong = |what| Err(Error::Promise { verb: "list", what });
+        let wrong = |what| Err(S3Error::Promise { verb: "list", what });
         if let (Some(last), Some((first, _))) = (&last, &page.ends)
             && first <= last
         {
@@ -205,13 +212,13 @@ impl<'a> Worker<'a> {
     }
 
     /// Takes note of what became of the object.
-    fn note(&mut self, verb: Verb, number: u64, result: &Result<Moved, Error>) {
+    fn note(&mut self, verb: BenchVerb, number: u64, result: &Result<OpVolume, S3Error>) {
         let mixed = self.shared.job.workload == Workload::Mixed;
         match (verb, result.is_ok()) {
-            (Verb::Put | Verb::Multipart, true) if mixed => self.own.push(number),
-            (Verb::Put | Verb::Multipart, true) => self.change.created.push(number),
-            (Verb::Delete, true) => self.change.removed.push(number),
-            (Verb::Put | Verb::Multipart | Verb::Delete, false) => {
+            (BenchVerb::Put | BenchVerb::Multipart, true) if mixed => self.own.push(number),
+            (BenchVerb::Put | BenchVerb::Multipart, true) => self.change.created.push(number),
+            (BenchVerb::Delete, true) => self.change.removed.push(number),
+            (BenchVerb::Put | BenchVerb::Multipart | BenchVerb::Delete, false) => {
                 self.change.doubtful.push(number);
             }
             _ => {}

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 
-use super::stream::{Stream, is_pause};
-use super::{Bytes, Deadline, During, Endpoint, Error};
+use super::stream::{HttpStream, is_pause};
+use super::{Bytes, Deadline, Endpoint, ErrorPhase, HttpError};
 
 /// How to reach a server: its endpoint, resolved once, and how to trust it.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Transport {
 /// One keep-alive connection, opened when first needed and again after it ended.
 pub struct Connection {
     transport: Arc<Transport>,
-    pub(super) stream: Option<Stream>,
+    pub(super) stream: Option<HttpStream>,
     pub(super) inbox: Inbox,
     /// Room for bytes that are dropped. Never touched on plain sockets, so never resident there.
     pub(super) scratch: Vec<u8>,
@@ -84,14 +84,14 @@ impl Connection {
     ///
     /// # Errors
     /// Those of connecting and of the TLS handshake.
-    pub fn open(&mut self, deadline: Deadline) -> Result<(), Error> {
+    pub fn open(&mut self, deadline: Deadline) -> Result<(), HttpError> {
         if self.stream.is_none() {
             let Transport {
                 endpoint,
                 addresses,
                 tls,
             } = &*self.transport;
-            self.stream = Some(Stream::connect(
+            self.stream = Some(HttpStream::connect(
                 endpoint,
                 addresses,
                 tls.as_ref(),
@@ -133,16 +133,16 @@ impl Connection {
         &mut self,
         mut slices: &mut [IoSlice<'_>],
         deadline: Deadline,
-    ) -> Result<(), Error> {
-        let during = During::Send;
-        let stream = self.stream.as_mut().ok_or(Error::Closed { during })?;
+    ) -> Result<(), HttpError> {
+        let during = ErrorPhase::Send;
+        let stream = self.stream.as_mut().ok_or(HttpError::Closed { during })?;
         IoSlice::advance_slices(&mut slices, 0);
         while !slices.is_empty() {
             match stream.write_vectored(slices) {
-                Ok(0) => return Err(Error::Closed { during }),
+                Ok(0) => return Err(HttpError::Closed { during }),
                 Ok(sent) => IoSlice::advance_slices(&mut slices, sent),
                 Err(e) if is_pause(&e) => {}
-                Err(source) => return Err(Error::Io { during, source }),
+                Err(source) => return Err(HttpError::Io { during, source }),
             }
             if !slices.is_empty() {
                 deadline.check(during)?;
@@ -161,7 +161,7 @@ impl Connection {
         body: &(impl Bytes + ?Sized),
         range: std::ops::Range<u64>,
         deadline: Deadline,
-    ) -> Result<(), Error> {
+    ) -> Result<(), HttpError> {
         let mut offset = range.start;
         let mut head = Some(head);
         while offset < range.end || head.is_some() {
@@ -190,14 +190,14 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::send`].
-    pub fn finish_request(&mut self, deadline: Deadline) -> Result<(), Error> {
-        let during = During::Send;
-        let stream = self.stream.as_mut().ok_or(Error::Closed { during })?;
+    pub fn finish_request(&mut self, deadline: Deadline) -> Result<(), HttpError> {
+        let during = ErrorPhase::Send;
+        let stream = self.stream.as_mut().ok_or(HttpError::Closed { during })?;
         loop {
             match stream.flush() {
                 Ok(()) => return Ok(()),
                 Err(e) if is_pause(&e) => deadline.check(during)?,
-                Err(source) => return Err(Error::Io { during, source }),
+                Err(source) => return Err(HttpError::Io { during, source }),
             }
         }
     }

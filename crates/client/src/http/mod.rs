@@ -24,7 +24,7 @@ mod tls;
 
 pub use connection::{Connection, Transport};
 pub use endpoint::{BadEndpoint, Endpoint};
-pub use receive::Answer;
+pub use receive::ResponseHead;
 pub use sink::{Bytes, Sink};
 pub use tls::{TlsError, Trust, tls_config};
 
@@ -57,9 +57,9 @@ impl Deadline {
         self.at.saturating_duration_since(clock::now())
     }
 
-    fn check(&self, during: During) -> Result<(), Error> {
+    fn check(&self, during: ErrorPhase) -> Result<(), HttpError> {
         if self.left().is_zero() {
-            return Err(Error::Deadline {
+            return Err(HttpError::Deadline {
                 during,
                 limit_s: self.limit.as_secs_f64(),
             });
@@ -70,7 +70,7 @@ impl Deadline {
 
 /// What a connection was doing when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum During {
+pub enum ErrorPhase {
     /// Opening the connection, the TLS handshake included.
     Connect,
     /// Sending the request.
@@ -81,7 +81,7 @@ pub enum During {
     Receive,
 }
 
-impl std::fmt::Display for During {
+impl std::fmt::Display for ErrorPhase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Connect => "connecting",
@@ -94,12 +94,12 @@ impl std::fmt::Display for During {
 
 /// Why a request got no usable answer.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum HttpError {
     /// The operating system said no.
     #[error("{during}: {source}")]
     Io {
         /// What was being done.
-        during: During,
+        during: ErrorPhase,
         /// The system's error.
         source: io::Error,
     },
@@ -107,13 +107,13 @@ pub enum Error {
     #[error("connection closed while {during}")]
     Closed {
         /// What was being done.
-        during: During,
+        during: ErrorPhase,
     },
     /// The deadline passed.
     #[error("gave up after {limit_s} s while {during}")]
     Deadline {
         /// What was being done.
-        during: During,
+        during: ErrorPhase,
         /// The time the request was given, in seconds.
         limit_s: f64,
     },
@@ -137,7 +137,7 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl HttpError {
     fn malformed(what: impl Into<String>) -> Self {
         Self::Malformed { what: what.into() }
     }
@@ -147,7 +147,7 @@ impl Error {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Io {
-                during: During::Connect,
+                during: ErrorPhase::Connect,
                 ..
             } => "connect",
             Self::Io { .. } => "io",
@@ -166,10 +166,10 @@ impl Error {
         matches!(
             self,
             Self::Io {
-                during: During::Send | During::Wait,
+                during: ErrorPhase::Send | ErrorPhase::Wait,
                 ..
             } | Self::Closed {
-                during: During::Send | During::Wait
+                during: ErrorPhase::Send | ErrorPhase::Wait
             }
         )
     }

@@ -2,11 +2,11 @@
 
 use super::connection::Connection;
 use super::stream::is_pause;
-use super::{Deadline, During, Error, Sink};
+use super::{Deadline, ErrorPhase, HttpError, Sink};
 
 /// The head of an answer, as far as anybody here asks, and the size of its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct ResponseHead {
     /// The status code.
     pub status: u16,
     /// Bytes of body received.
@@ -27,7 +27,7 @@ const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES: usize = 256 << 10;
 
 struct Head {
-    answer: Answer,
+    answer: ResponseHead,
     framing: Framing,
     keep_alive: bool,
 }
@@ -52,7 +52,7 @@ impl Connection {
         is_head: bool,
         sink: &mut Sink<'_>,
         deadline: Deadline,
-    ) -> Result<Answer, Error> {
+    ) -> Result<ResponseHead, HttpError> {
         let result = self.receive_or_fail(is_head, sink, deadline);
         if result.is_err() {
             self.close();
@@ -65,7 +65,7 @@ impl Connection {
         is_head: bool,
         sink: &mut Sink<'_>,
         deadline: Deadline,
-    ) -> Result<Answer, Error> {
+    ) -> Result<ResponseHead, HttpError> {
         let mut head = self.head(is_head, deadline)?;
         // An interim answer announces the real one.
         while (100..200).contains(&head.answer.status) {
@@ -87,28 +87,28 @@ impl Connection {
         if !keep_alive {
             self.close();
         } else if !self.inbox.unread().is_empty() {
-            return Err(Error::malformed("bytes after the end of the answer"));
+            return Err(HttpError::malformed("bytes after the end of the answer"));
         }
         self.note_answer();
         Ok(answer)
     }
 
-    fn head(&mut self, is_head: bool, deadline: Deadline) -> Result<Head, Error> {
+    fn head(&mut self, is_head: bool, deadline: Deadline) -> Result<Head, HttpError> {
         loop {
             if let Some((head, len)) = parse_head(self.inbox.unread(), is_head)? {
                 self.inbox.start += len;
                 return Ok(head);
             }
             let during = match self.inbox.unread().is_empty() {
-                true => During::Wait,
-                false => During::Receive,
+                true => ErrorPhase::Wait,
+                false => ErrorPhase::Receive,
             };
             self.fill(during, deadline)?;
         }
     }
 
     /// Receives more bytes into the inbox, behind those not yet consumed.
-    fn fill(&mut self, during: During, deadline: Deadline) -> Result<(), Error> {
+    fn fill(&mut self, during: ErrorPhase, deadline: Deadline) -> Result<(), HttpError> {
         if self.inbox.start == self.inbox.end {
             (self.inbox.start, self.inbox.end) = (0, 0);
         } else if self.inbox.end == self.inbox.buffer.len() {
@@ -118,20 +118,20 @@ impl Connection {
             self.inbox.end -= self.inbox.start;
             self.inbox.start = 0;
         }
-        let stream = self.stream.as_mut().ok_or(Error::Closed { during })?;
+        let stream = self.stream.as_mut().ok_or(HttpError::Closed { during })?;
         let room = &mut self.inbox.buffer[self.inbox.end..];
         if room.is_empty() {
-            return Err(Error::malformed("head too long"));
+            return Err(HttpError::malformed("head too long"));
         }
         loop {
             match stream.read(room) {
-                Ok(0) => return Err(Error::Closed { during }),
+                Ok(0) => return Err(HttpError::Closed { during }),
                 Ok(len) => {
                     self.inbox.end += len;
                     return Ok(());
                 }
                 Err(e) if is_pause(&e) => deadline.check(during)?,
-                Err(source) => return Err(Error::Io { during, source }),
+                Err(source) => return Err(HttpError::Io { during, source }),
             }
         }
     }
@@ -141,7 +141,7 @@ impl Connection {
         framing: Framing,
         sink: &mut Sink<'_>,
         deadline: Deadline,
-    ) -> Result<u64, Error> {
+    ) -> Result<u64, HttpError> {
         match framing {
             Framing::None => Ok(0),
             Framing::Length(length) => {
@@ -156,9 +156,9 @@ impl Connection {
                     total += unread.len() as u64;
                     sink.take(unread)?;
                     self.inbox.start = self.inbox.end;
-                    match self.fill(During::Receive, deadline) {
-                        Ok(()) => deadline.check(During::Receive)?,
-                        Err(Error::Closed { .. }) => return Ok(total),
+                    match self.fill(ErrorPhase::Receive, deadline) {
+                        Ok(()) => deadline.check(ErrorPhase::Receive)?,
+                        Err(HttpError::Closed { .. }) => return Ok(total),
                         Err(e) => return Err(e),
                     }
                 }
@@ -167,8 +167,13 @@ impl Connection {
     }
 
     /// Takes exactly `length` bytes of body: those in the inbox, then those of the socket.
-    fn take(&mut self, length: u64, sink: &mut Sink<'_>, deadline: Deadline) -> Result<(), Error> {
-        let during = During::Receive;
+    fn take(
+        &mut self,
+        length: u64,
+        sink: &mut Sink<'_>,
+        deadline: Deadline,
+    ) -> Result<(), HttpError> {
+        let during = ErrorPhase::Receive;
         let unread = self.inbox.unread();
         let len = usize::try_from(length)
             .unwrap_or(usize::MAX)
@@ -177,7 +182,7 @@ impl Connection {
         self.inbox.start += len;
         let mut left = length - len as u64;
         while left > 0 {
-            let stream = self.stream.as_mut().ok_or(Error::Closed { during })?;
+            let stream = self.stream.as_mut().ok_or(HttpError::Closed { during })?;
             let discard = matches!(sink, Sink::Discard);
             let call_bytes = if discard {
                 self.scratch.len()
@@ -192,7 +197,7 @@ impl Connection {
                 stream.read(room)
             };
             match received {
-                Ok(0) => return Err(Error::Closed { during }),
+                Ok(0) => return Err(HttpError::Closed { during }),
                 Ok(len) => {
                     if !discard {
                         sink.take(&self.scratch[..len])?;
@@ -200,7 +205,7 @@ impl Connection {
                     left -= len as u64;
                 }
                 Err(e) if is_pause(&e) => {}
-                Err(source) => return Err(Error::Io { during, source }),
+                Err(source) => return Err(HttpError::Io { during, source }),
             }
             if left > 0 {
                 deadline.check(during)?;
@@ -209,7 +214,7 @@ impl Connection {
         Ok(())
     }
 
-    fn chunks(&mut self, sink: &mut Sink<'_>, deadline: Deadline) -> Result<u64, Error> {
+    fn chunks(&mut self, sink: &mut Sink<'_>, deadline: Deadline) -> Result<u64, HttpError> {
         let mut total = 0_u64;
         loop {
             let size = loop {
@@ -218,8 +223,8 @@ impl Connection {
                         self.inbox.start += len;
                         break size;
                     }
-                    Ok(httparse::Status::Partial) => self.fill(During::Receive, deadline)?,
-                    Err(_) => return Err(Error::malformed("chunk size")),
+                    Ok(httparse::Status::Partial) => self.fill(ErrorPhase::Receive, deadline)?,
+                    Err(_) => return Err(HttpError::malformed("chunk size")),
                 }
             };
             if size == 0 {
@@ -230,37 +235,39 @@ impl Connection {
             self.take(size, sink, deadline)?;
             total = total.saturating_add(size);
             if !self.line(deadline)?.is_empty() {
-                return Err(Error::malformed("chunk longer than its size"));
+                return Err(HttpError::malformed("chunk longer than its size"));
             }
         }
     }
 
     /// The next line of a chunked body's framing, without its end.
-    fn line(&mut self, deadline: Deadline) -> Result<Vec<u8>, Error> {
+    fn line(&mut self, deadline: Deadline) -> Result<Vec<u8>, HttpError> {
         loop {
             if let Some(at) = self.inbox.unread().iter().position(|byte| *byte == b'\n') {
                 let line = self.inbox.unread()[..at].trim_ascii_end().to_vec();
                 self.inbox.start += at + 1;
                 return Ok(line);
             }
-            self.fill(During::Receive, deadline)?;
+            self.fill(ErrorPhase::Receive, deadline)?;
         }
     }
 }
 
 /// Parses a head; `None` if it is not complete yet. Returns it with its length.
-fn parse_head(bytes: &[u8], is_head: bool) -> Result<Option<(Head, usize)>, Error> {
+fn parse_head(bytes: &[u8], is_head: bool) -> Result<Option<(Head, usize)>, HttpError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut parsed = httparse::Response::new(&mut headers);
     let len = match parsed.parse(bytes) {
         Ok(httparse::Status::Complete(len)) => len,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(e) => return Err(Error::malformed(e.to_string())),
+        Err(e) => return Err(HttpError::malformed(e.to_string())),
     };
-    let status = parsed.code.ok_or_else(|| Error::malformed("no status"))?;
-    let mut answer = Answer {
+    let status = parsed
+        .code
+        .ok_or_else(|| HttpError::malformed("no status"))?;
+    let mut answer = ResponseHead {
         status,
-        ..Answer::default()
+        ..ResponseHead::default()
     };
     let mut keep_alive = parsed.version == Some(1);
     let mut chunked = false;
@@ -270,15 +277,15 @@ fn parse_head(bytes: &[u8], is_head: bool) -> Result<Option<(Head, usize)>, Erro
             let length = std::str::from_utf8(value)
                 .ok()
                 .and_then(|text| text.parse().ok());
-            let length = length.ok_or_else(|| Error::malformed("Content-Length"))?;
+            let length = length.ok_or_else(|| HttpError::malformed("Content-Length"))?;
             if answer.content_length.is_some_and(|other| other != length) {
-                return Err(Error::malformed("two Content-Lengths"));
+                return Err(HttpError::malformed("two Content-Lengths"));
             }
             answer.content_length = Some(length);
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
             chunked = value.eq_ignore_ascii_case(b"chunked");
             if !chunked {
-                return Err(Error::malformed("Transfer-Encoding other than chunked"));
+                return Err(HttpError::malformed("Transfer-Encoding other than chunked"));
             }
         } else if header.name.eq_ignore_ascii_case("connection") {
             if value.eq_ignore_ascii_case(b"close") {

@@ -1,6 +1,6 @@
 //! Where the body of an answer goes.
 
-use super::Error;
+use super::HttpError;
 
 /// Bytes that can be looked at piece by piece without being in one place: the body of a request,
 /// or what the body of an answer should be.
@@ -56,12 +56,12 @@ const COLLECT_BYTES_MAX: usize = 16 << 20;
 
 impl Sink<'_> {
     /// Takes the next bytes of the body.
-    pub(super) fn take(&mut self, mut received: &[u8]) -> Result<(), Error> {
+    pub(super) fn take(&mut self, mut received: &[u8]) -> Result<(), HttpError> {
         match self {
             Self::Discard => {}
             Self::Collect(kept) => {
                 if kept.len() + received.len() > COLLECT_BYTES_MAX {
-                    return Err(Error::TooLong {
+                    return Err(HttpError::TooLong {
                         limit_bytes: COLLECT_BYTES_MAX,
                     });
                 }
@@ -72,12 +72,12 @@ impl Sink<'_> {
                     let piece = expected.at(*offset);
                     let len = piece.len().min(received.len());
                     if len == 0 {
-                        return Err(Error::Content { offset: *offset });
+                        return Err(HttpError::Content { offset: *offset });
                     }
                     let (now, rest) = received.split_at(len);
                     if now != &piece[..len] {
                         let at = now.iter().zip(piece).take_while(|(a, b)| a == b).count();
-                        return Err(Error::Content {
+                        return Err(HttpError::Content {
                             offset: *offset + at as u64,
                         });
                     }

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
 
-use super::{Deadline, During, Endpoint, Error, POLL};
+use super::{Deadline, Endpoint, ErrorPhase, HttpError, POLL};
 
 /// A connected stream whose calls return `WouldBlock` after [`POLL`].
-pub(super) enum Stream {
+pub(super) enum HttpStream {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-impl Stream {
+impl HttpStream {
     /// Connects to the first of `addresses` that answers; with `tls` also shakes hands, so that
     /// the handshake is part of connecting and not of the first request.
     pub(super) fn connect(
@@ -23,31 +23,31 @@ impl Stream {
         addresses: &[SocketAddr],
         tls: Option<&Arc<ClientConfig>>,
         deadline: Deadline,
-    ) -> Result<Self, Error> {
-        let during = During::Connect;
+    ) -> Result<Self, HttpError> {
+        let during = ErrorPhase::Connect;
         let socket = connect_socket(addresses, deadline)?;
         let prepare = || -> io::Result<()> {
             socket.set_nodelay(true)?;
             socket.set_read_timeout(Some(POLL))?;
             socket.set_write_timeout(Some(POLL))
         };
-        prepare().map_err(|source| Error::Io { during, source })?;
+        prepare().map_err(|source| HttpError::Io { during, source })?;
         let Some(config) = tls else {
             return Ok(Self::Plain(socket));
         };
-        let refuse = |e| Error::Io {
+        let refuse = |e| HttpError::Io {
             during,
             source: io::Error::new(io::ErrorKind::InvalidData, e),
         };
         let name = ServerName::try_from(endpoint.host().to_owned())
-            .map_err(|_| Error::malformed("the host is no name a certificate can carry"))?;
+            .map_err(|_| HttpError::malformed("the host is no name a certificate can carry"))?;
         let session = ClientConnection::new(Arc::clone(config), name).map_err(refuse)?;
         let mut stream = StreamOwned::new(session, socket);
         while stream.conn.is_handshaking() {
             match stream.conn.complete_io(&mut stream.sock) {
                 Ok(_) => {}
                 Err(e) if is_pause(&e) => {}
-                Err(source) => return Err(Error::Io { during, source }),
+                Err(source) => return Err(HttpError::Io { during, source }),
             }
             deadline.check(during)?;
         }
@@ -101,20 +101,20 @@ pub(super) fn is_pause(error: &io::Error) -> bool {
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
-fn connect_socket(addresses: &[SocketAddr], deadline: Deadline) -> Result<TcpStream, Error> {
+fn connect_socket(addresses: &[SocketAddr], deadline: Deadline) -> Result<TcpStream, HttpError> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no address");
     for address in addresses {
-        deadline.check(During::Connect)?;
+        deadline.check(ErrorPhase::Connect)?;
         match TcpStream::connect_timeout(address, deadline.left().max(POLL)) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }
     }
     if last.kind() == io::ErrorKind::TimedOut {
-        deadline.check(During::Connect)?;
+        deadline.check(ErrorPhase::Connect)?;
     }
-    Err(Error::Io {
-        during: During::Connect,
+    Err(HttpError::Io {
+        during: ErrorPhase::Connect,
         source: last,
     })
 }

@@ -39,7 +39,7 @@ fn scripted(answers: Vec<Vec<u8>>, piece: usize) -> Connection {
     }))
 }
 
-fn ask(connection: &mut Connection, sink: &mut Sink<'_>) -> Result<Answer, Error> {
+fn ask(connection: &mut Connection, sink: &mut Sink<'_>) -> Result<ResponseHead, HttpError> {
     let deadline = Deadline::after(Duration::from_secs(5));
     connection.open(deadline)?;
     connection.send(
@@ -50,7 +50,7 @@ fn ask(connection: &mut Connection, sink: &mut Sink<'_>) -> Result<Answer, Error
     connection.receive(false, sink, deadline)
 }
 
-fn collected(answer: &[u8], piece: usize) -> Result<(Answer, Vec<u8>), Error> {
+fn collected(answer: &[u8], piece: usize) -> Result<(ResponseHead, Vec<u8>), HttpError> {
     let mut body = Vec::new();
     let mut connection = scripted(vec![answer.to_vec()], piece);
     let answer = ask(&mut connection, &mut Sink::Collect(&mut body))?;
@@ -107,11 +107,11 @@ fn comparing_tells_the_first_wrong_byte() {
     assert_eq!(compare(b"xyzabcdef", 3).unwrap().body_bytes, 6);
     assert!(matches!(
         compare(b"xyzabcxef", 3),
-        Err(Error::Content { offset: 6 })
+        Err(HttpError::Content { offset: 6 })
     ));
     assert!(matches!(
         compare(b"xxxxabcde", 4),
-        Err(Error::Content { offset: 9 })
+        Err(HttpError::Content { offset: 9 })
     ));
 }
 
@@ -145,22 +145,22 @@ fn what_is_not_http_is_refused() {
     ] {
         let error = collected(answer.as_bytes(), 1_000).unwrap_err();
         assert!(
-            matches!(error, Error::Malformed { .. }),
+            matches!(error, HttpError::Malformed { .. }),
             "{answer:?}: {error}"
         );
     }
     let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "y".repeat(40_000));
     assert!(matches!(
         collected(endless.as_bytes(), 1_000),
-        Err(Error::Malformed { .. })
+        Err(HttpError::Malformed { .. })
     ));
     let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
     let error = collected(cut, 1_000).unwrap_err();
     assert!(
         matches!(
             error,
-            Error::Closed {
-                during: During::Receive
+            HttpError::Closed {
+                during: ErrorPhase::Receive
             }
         ),
         "{error}"
@@ -197,8 +197,8 @@ fn a_trickle_meets_the_deadline() {
     assert!(
         matches!(
             error,
-            Error::Deadline {
-                during: During::Receive,
+            HttpError::Deadline {
+                during: ErrorPhase::Receive,
                 ..
             }
         ),

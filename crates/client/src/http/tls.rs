@@ -80,7 +80,7 @@ pub fn tls_config(trust: &Trust) -> Result<Arc<ClientConfig>, TlsError> {
                 .map_err(|error| rustls::Error::General(format!("{}: {error}", path.display())))?;
             builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Named {
+                .with_custom_certificate_verifier(Arc::new(NamedCertificates {
                     certificates,
                     usual,
                 }))
@@ -134,12 +134,12 @@ fn roots(
 /// the file: one that signed itself as an authority, as `openssl req -x509` makes them, is no proper
 /// server certificate otherwise. Its names are not looked at then, since it was named in full.
 #[derive(Debug)]
-struct Named {
+struct NamedCertificates {
     certificates: Vec<CertificateDer<'static>>,
     usual: Arc<WebPkiServerVerifier>,
 }
 
-impl ServerCertVerifier for Named {
+impl ServerCertVerifier for NamedCertificates {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -8,7 +8,7 @@ use super::web::Web;
 /// What the AWS tools read (AWS CLI user guide, "Sourcing credentials with an external process").
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct Credentials {
+pub(super) struct AwsCredentials {
     version: u8,
     access_key_id: String,
     secret_access_key: String,
@@ -24,7 +24,7 @@ pub(super) fn assume(
     name: &str,
     duration: Option<u32>,
     token: &str,
-) -> Result<Credentials> {
+) -> Result<AwsCredentials> {
     let duration = duration.map(|seconds| seconds.to_string());
     let mut fields = vec![
         ("Action", "AssumeRoleWithWebIdentity"),
@@ -34,9 +34,9 @@ pub(super) fn assume(
         ("WebIdentityToken", token),
     ];
     fields.extend(duration.as_deref().map(|text| ("DurationSeconds", text)));
-    let told = web.post(&format!("{}/", endpoint.trim_end_matches('/')), &fields)?;
-    let text = String::from_utf8_lossy(&told.body).into_owned();
-    if told.status != 200 {
+    let response = web.post(&format!("{}/", endpoint.trim_end_matches('/')), &fields)?;
+    let text = String::from_utf8_lossy(&response.body).into_owned();
+    if response.status != 200 {
         let (code, words) = (element(&text, "Code"), element(&text, "Message"));
         bail!(
             "{endpoint} does not give the role: {}: {}",
@@ -47,7 +47,7 @@ pub(super) fn assume(
     let of = |name: &str| {
         element(&text, name).with_context(|| format!("{endpoint} answered without {name}"))
     };
-    Ok(Credentials {
+    Ok(AwsCredentials {
         version: 1,
         access_key_id: of("AccessKeyId")?,
         secret_access_key: of("SecretAccessKey")?,
@@ -60,10 +60,10 @@ pub(super) fn assume(
 pub(super) fn identity(web: &Web, endpoint: &str, token: &str) -> Result<String> {
     let url = format!("{}/", endpoint.trim_end_matches('/'));
     let fields = [("Action", "GetCallerIdentity"), ("Version", "2011-06-15")];
-    let told = web.post_as(&url, &fields, Some(token))?;
-    let text = String::from_utf8_lossy(&told.body).into_owned();
+    let response = web.post_as(&url, &fields, Some(token))?;
+    let text = String::from_utf8_lossy(&response.body).into_owned();
     match element(&text, "Arn") {
-        Some(arn) if told.status == 200 => Ok(arn),
+        Some(arn) if response.status == 200 => Ok(arn),
         _ => bail!(
             "{endpoint} does not take the token: {}",
             element(&text, "Message").unwrap_or_default()

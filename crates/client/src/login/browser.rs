@@ -76,7 +76,7 @@ pub(super) fn login(
         say("No browser could be opened here: open the address by hand, or use --device\n");
     }
     let code = code(&listener, &state, &provider.issuer)?;
-    let told = web.post(
+    let response = web.post(
         &provider.token,
         &[
             ("grant_type", "authorization_code"),
@@ -86,7 +86,7 @@ pub(super) fn login(
             ("code_verifier", &verifier),
         ],
     )?;
-    provider.login(client, &told)
+    provider.login(client, &response)
 }
 
 fn opened(place: &str) -> bool {

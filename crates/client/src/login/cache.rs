@@ -56,12 +56,12 @@ impl Logins {
 
 /// The file, locked: commands that run side by side renew a login one after the other, since a
 /// refresh token may work only once.
-pub(super) struct Cache {
+pub(super) struct LoginCache {
     path: PathBuf,
     _lock: File,
 }
 
-impl Cache {
+impl LoginCache {
     /// Opens the file of this person, and waits for others that have it.
     pub(super) fn open() -> Result<Self> {
         let folder = folder()?;

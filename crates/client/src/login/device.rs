@@ -29,8 +29,8 @@ pub(super) fn login(
             provider.issuer
         )
     })?;
-    let told = web.post(endpoint, &[("client_id", client), ("scope", scope)])?;
-    let body = told.json(endpoint)?;
+    let response = web.post(endpoint, &[("client_id", client), ("scope", scope)])?;
+    let body = response.json(endpoint)?;
     let text = |name: &str| body[name].as_str();
     let code = text("device_code").with_context(|| format!("{endpoint} gave no code"))?;
     let user = text("user_code").with_context(|| format!("{endpoint} gave no code"))?;
@@ -49,7 +49,7 @@ pub(super) fn login(
     let give_up = clock::now() + Duration::from_secs(lives.min(WAIT_SECS_MAX));
     while clock::now() < give_up {
         std::thread::sleep(Duration::from_secs(interval));
-        let told = web.post(
+        let response = web.post(
             &provider.token,
             &[
                 ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
@@ -57,12 +57,12 @@ pub(super) fn login(
                 ("device_code", code),
             ],
         )?;
-        match told.error().as_str() {
+        match response.error().as_str() {
             "authorization_pending" => {}
             "slow_down" => interval += SLOWER_SECS,
             "access_denied" => bail!("the login was declined"),
             "expired_token" => break,
-            _ => return provider.login(client, &told),
+            _ => return provider.login(client, &response),
         }
     }
     bail!("nobody entered the code in time")

@@ -22,7 +22,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::http::Trust;
-use cache::{Cache, Login, write_token};
+use cache::{Login, LoginCache, write_token};
 use provider::{Provider, refreshed};
 use web::Web;
 
@@ -164,7 +164,7 @@ fn say(text: &str) {
 
 fn login(args: LoginArgs) -> Result<()> {
     let web = args.trust.web();
-    let last = Cache::open()?.read()?;
+    let last = LoginCache::open()?.read()?;
     let known = last.of(args.issuer.as_deref()).cloned();
     let named = args.issuer.clone();
     let issuer = named.or_else(|| known.as_ref().map(|login| login.issuer.clone()));
@@ -190,7 +190,7 @@ fn login(args: LoginArgs) -> Result<()> {
             }
         }
     };
-    keep(&Cache::open()?, &login)?;
+    keep(&LoginCache::open()?, &login)?;
     let claims = claims(&login.access);
     let who = claims["preferred_username"].as_str();
     let who = who.or(claims["sub"].as_str()).unwrap_or("somebody");
@@ -199,7 +199,7 @@ fn login(args: LoginArgs) -> Result<()> {
 }
 
 /// Writes a login down for this program and for others.
-fn keep(cache: &Cache, login: &Login) -> Result<()> {
+fn keep(cache: &LoginCache, login: &Login) -> Result<()> {
     let mut logins = cache.read()?;
     logins.put(login.clone());
     cache.write(&logins)?;
@@ -209,7 +209,7 @@ fn keep(cache: &Cache, login: &Login) -> Result<()> {
 
 /// The login, renewed if its access token is about to end.
 fn current(args: &TokenArgs) -> Result<Login> {
-    let cache = Cache::open()?;
+    let cache = LoginCache::open()?;
     let logins = cache.read()?;
     let login = logins.of(args.issuer.as_deref());
     let login = login.context("nobody is logged in: `dewar login`")?;
@@ -236,7 +236,7 @@ fn aws_credentials(args: &AwsArgs) -> Result<()> {
 }
 
 #[derive(Serialize)]
-struct Who {
+struct WhoamiReport {
     issuer: String,
     subject: Option<String>,
     name: Option<String>,
@@ -261,7 +261,7 @@ fn whoami(args: &WhoamiArgs) -> Result<()> {
     let arn = endpoint
         .map(|endpoint| aws::identity(&args.login.trust.web(), endpoint, &login.access))
         .transpose()?;
-    let who = Who {
+    let who = WhoamiReport {
         subject: text("sub"),
         name: text("preferred_username").or_else(|| text("name")),
         groups: groups
@@ -295,7 +295,7 @@ fn whoami(args: &WhoamiArgs) -> Result<()> {
 }
 
 fn logout(args: &LogoutArgs) -> Result<()> {
-    let cache = Cache::open()?;
+    let cache = LoginCache::open()?;
     let mut logins = cache.read()?;
     let gone: Vec<Login> = match args.all {
         true => logins.logins.clone(),
@@ -343,12 +343,12 @@ fn revoke(web: &Web, login: &Login) -> Result<()> {
             ("token", token),
             ("token_type_hint", kind),
         ];
-        let told = web.post(endpoint, &fields)?;
+        let response = web.post(endpoint, &fields)?;
         anyhow::ensure!(
-            told.status == 200,
+            response.status == 200,
             "it answered {}{}",
-            told.status,
-            told.words()
+            response.status,
+            response.words()
         );
     }
     Ok(())

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use super::cache::Login;
-use super::web::{Told, Web};
+use super::web::{Web, WebResponse};
 use crate::clock;
 
 /// A provider's endpoints.
@@ -35,12 +35,12 @@ impl Provider {
     pub(super) fn discover(web: &Web, issuer: &str) -> Result<Self> {
         let mut said = Vec::new();
         for place in well_known(issuer) {
-            let told = web.get(&place)?;
-            if told.status != 200 {
-                said.push(format!("{place} answered {}", told.status));
+            let response = web.get(&place)?;
+            if response.status != 200 {
+                said.push(format!("{place} answered {}", response.status));
                 continue;
             }
-            return Self::parse(issuer, &told.json(&place)?);
+            return Self::parse(issuer, &response.json(&place)?);
         }
         bail!("{issuer} is no provider: {}", said.join(", "))
     }
@@ -63,8 +63,8 @@ impl Provider {
     }
 
     /// A login out of what the token endpoint gave.
-    pub(super) fn login(&self, client: &str, told: &Told) -> Result<Login> {
-        let body = told.json(&self.token)?;
+    pub(super) fn login(&self, client: &str, response: &WebResponse) -> Result<Login> {
+        let body = response.json(&self.token)?;
         let text = |name: &str| body[name].as_str().map(str::to_owned);
         let lives = body["expires_in"].as_u64().unwrap_or(300);
         Ok(Login {
@@ -85,7 +85,7 @@ impl Provider {
 pub(super) fn refreshed(web: &Web, login: &Login) -> Result<Login> {
     let refresh = login.refresh.as_deref();
     let refresh = refresh.context("the login has ended, and cannot be renewed: `dewar login`")?;
-    let told = web.post(
+    let response = web.post(
         &login.token_endpoint,
         &[
             ("grant_type", "refresh_token"),
@@ -94,9 +94,9 @@ pub(super) fn refreshed(web: &Web, login: &Login) -> Result<Login> {
         ],
     )?;
     ensure!(
-        told.status == 200,
+        response.status == 200,
         "the login cannot be renewed{}: `dewar login`",
-        told.words()
+        response.words()
     );
     let provider = Provider {
         issuer: login.issuer.clone(),
@@ -105,7 +105,7 @@ pub(super) fn refreshed(web: &Web, login: &Login) -> Result<Login> {
         device: None,
         revocation: login.revocation_endpoint.clone(),
     };
-    let mut newer = provider.login(&login.client, &told)?;
+    let mut newer = provider.login(&login.client, &response)?;
     newer.refresh = newer.refresh.or_else(|| login.refresh.clone());
     Ok(newer)
 }

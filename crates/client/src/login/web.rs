@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// What came back.
-pub(super) struct Told {
+pub(super) struct WebResponse {
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
 }
@@ -54,12 +54,12 @@ fn check_wire(endpoint: &Endpoint) -> Result<()> {
 }
 
 impl Web {
-    pub(super) fn get(&self, url: &str) -> Result<Told> {
+    pub(super) fn get(&self, url: &str) -> Result<WebResponse> {
         self.send("GET", url, &[], b"")
     }
 
     /// Posts a form.
-    pub(super) fn post(&self, url: &str, fields: &[(&str, &str)]) -> Result<Told> {
+    pub(super) fn post(&self, url: &str, fields: &[(&str, &str)]) -> Result<WebResponse> {
         self.post_as(url, fields, None)
     }
 
@@ -69,7 +69,7 @@ impl Web {
         url: &str,
         fields: &[(&str, &str)],
         token: Option<&str>,
-    ) -> Result<Told> {
+    ) -> Result<WebResponse> {
         let form = form(fields);
         let bearer = token.map(|token| format!("Bearer {token}"));
         let mut headers = vec![("Content-Type", "application/x-www-form-urlencoded")];
@@ -83,7 +83,7 @@ impl Web {
         url: &str,
         headers: &[(&str, &str)],
         body: &[u8],
-    ) -> Result<Told> {
+    ) -> Result<WebResponse> {
         let (endpoint, path) = split(url)?;
         check_wire(&endpoint)?;
         let tls = match endpoint.is_https() {
@@ -130,14 +130,14 @@ impl Web {
         } else {
             found = answer.error_body;
         }
-        Ok(Told {
+        Ok(WebResponse {
             status: answer.status,
             body: found,
         })
     }
 }
 
-impl Told {
+impl WebResponse {
     /// The JSON of a success.
     pub(super) fn json(&self, of: &str) -> Result<serde_json::Value> {
         if self.status != 200 {

@@ -1,14 +1,14 @@
 //! Making sure that there is a bucket.
 
-use super::{Client, Error, Request, refusal};
+use super::{Request, S3Client, S3Error, refusal};
 use crate::http::Sink;
 
-impl Client {
+impl S3Client {
     /// Whether the bucket exists and these credentials may see it.
     ///
     /// # Errors
     /// Any answer but "yes" and "there is none".
-    pub fn bucket_exists(&mut self) -> Result<bool, Error> {
+    pub fn bucket_exists(&mut self) -> Result<bool, S3Error> {
         let request = Request {
             verb: "head bucket",
             method: "HEAD",
@@ -29,7 +29,7 @@ impl Client {
     ///
     /// # Errors
     /// If the server refuses or no answer comes.
-    pub fn create_bucket(&mut self) -> Result<(), Error> {
+    pub fn create_bucket(&mut self) -> Result<(), S3Error> {
         let request = Request {
             verb: "create bucket",
             method: "PUT",

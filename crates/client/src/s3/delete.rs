@@ -1,14 +1,14 @@
 //! DELETE of an object.
 
-use super::{Client, Error, Request};
+use super::{Request, S3Client, S3Error};
 use crate::http::Sink;
 
-impl Client {
+impl S3Client {
     /// Removes the object `key`.
     ///
     /// # Errors
     /// If the server refuses or no answer comes.
-    pub fn delete(&mut self, key: &str) -> Result<(), Error> {
+    pub fn delete(&mut self, key: &str) -> Result<(), S3Error> {
         let request = Request {
             verb: "delete",
             method: "DELETE",

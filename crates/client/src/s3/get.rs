@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::{Client, Error, Request, broken};
+use super::{Request, S3Client, S3Error, broken};
 use crate::http::Sink;
 
-impl Client {
+impl S3Client {
     /// Reads an object of `size_bytes`, or only `range` of it, into `sink`.
     ///
     /// # Errors
@@ -17,7 +17,7 @@ impl Client {
         size_bytes: u64,
         range: Option<Range<u64>>,
         sink: &mut Sink<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), S3Error> {
         let verb = if range.is_some() { "range" } else { "get" };
         let expected = range
             .as_ref()

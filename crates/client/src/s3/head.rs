@@ -1,14 +1,14 @@
 //! HEAD of an object.
 
-use super::{Client, Error, Request, broken};
+use super::{Request, S3Client, S3Error, broken};
 use crate::http::Sink;
 
-impl Client {
+impl S3Client {
     /// Asks for the metadata of an object of `size_bytes`.
     ///
     /// # Errors
     /// If the server refuses, no answer comes, or the size is wrong.
-    pub fn head(&mut self, key: &str, size_bytes: u64) -> Result<(), Error> {
+    pub fn head(&mut self, key: &str, size_bytes: u64) -> Result<(), S3Error> {
         let request = Request {
             verb: "head",
             method: "HEAD",

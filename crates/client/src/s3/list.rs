@@ -1,11 +1,11 @@
 //! One page of ListObjectsV2.
 
-use super::{Client, Error, Request, broken, xml};
+use super::{Request, S3Client, S3Error, broken, xml};
 use crate::http::Sink;
 
 /// One page of a listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct KeyPage {
     /// Keys on it.
     pub keys: u64,
     /// Its first and last key, unless it is empty.
@@ -14,12 +14,17 @@ pub struct Page {
     pub next: Option<String>,
 }
 
-impl Client {
+impl S3Client {
     /// Lists up to `keys_max` keys that begin with `prefix`, from the place a page's `next` gave.
     ///
     /// # Errors
     /// If the server refuses, no answer comes, or the page holds more than was asked for.
-    pub fn list(&mut self, prefix: &str, keys_max: u32, from: Option<&str>) -> Result<Page, Error> {
+    pub fn list(
+        &mut self,
+        prefix: &str,
+        keys_max: u32,
+        from: Option<&str>,
+    ) -> Result<KeyPage, S3Error> {
         let verb = "list";
         let keys_max_text = keys_max.to_string();
         let mut query = Vec::with_capacity(4);
@@ -60,6 +65,6 @@ impl Client {
             return Err(broken(verb, "truncated without a continuation token"));
         }
         let ends = ends.map(|(first, last)| (xml::unescape(first), xml::unescape(last)));
-        Ok(Page { keys, ends, next })
+        Ok(KeyPage { keys, ends, next })
     }
 }

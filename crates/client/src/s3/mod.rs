@@ -1,11 +1,11 @@
 //! The S3 verbs of a load, one file each, over one connection.
 //!
-//! A [`Client`] signs each request, sends it on its own keep-alive connection and checks that the
+//! A [`S3Client`] signs each request, sends it on its own keep-alive connection and checks that the
 //! answer is the one the verb promises: the status, the number of bytes, and where asked the bytes
 //! themselves. Buckets are addressed by path (`/bucket/key`), which every server understands.
 //!
 //! When a server ended an idle connection the request is sent once more on a new one
-//! ([`Client::resent`] counts that); any other failure is the caller's to count. Nothing else is
+//! ([`S3Client::resent`] counts that); any other failure is the caller's to count. Nothing else is
 //! retried: a load driver that retries hides what it is there to show.
 
 mod bucket;
@@ -18,8 +18,8 @@ mod proof;
 mod put;
 mod xml;
 
-pub use list::Page;
-pub use proof::{Proof, Token, Tokens};
+pub use list::KeyPage;
+pub use proof::{BearerToken, Proof, Tokens};
 
 use std::borrow::Cow;
 use std::io::IoSlice;
@@ -31,17 +31,17 @@ use base64::Engine as _;
 use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::clock;
-use crate::http::{self, Answer, Bytes, Connection, Deadline, Sink, Transport};
+use crate::http::{self, Bytes, Connection, Deadline, ResponseHead, Sink, Transport};
 use crate::sigv4::{
     self, CHUNK_BYTES, Canonical, EMPTY_SHA256, PayloadMode, Signature, Signer, UNSIGNED_PAYLOAD,
 };
 
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum S3Error {
     /// No usable answer.
     #[error(transparent)]
-    Http(#[from] http::Error),
+    Http(#[from] http::HttpError),
     /// The server refused.
     #[error("{verb} answered {status} {code}: {message}")]
     Status {
@@ -64,7 +64,7 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl S3Error {
     /// A few words for counting errors of the same kind.
     #[must_use]
     pub fn kind(&self) -> Cow<'static, str> {
@@ -79,7 +79,7 @@ impl Error {
 
 /// Where a bucket is and how to talk to it; shared by all connections to it.
 #[derive(Debug)]
-pub struct Access {
+pub struct BucketAccess {
     /// The bucket.
     pub bucket: String,
     /// Region of the signatures.
@@ -94,11 +94,11 @@ pub struct Access {
 
 /// The verbs on one bucket, over one connection.
 #[derive(Debug)]
-pub struct Client {
+pub struct S3Client {
     connection: Connection,
     /// Unless nothing is signed.
     signer: Option<Signer>,
-    access: Arc<Access>,
+    access: Arc<BucketAccess>,
     authority: String,
     busy: Duration,
     resent: u64,
@@ -191,10 +191,10 @@ fn hex_digits(n: u64) -> u64 {
     u64::from((u64::BITS - n.leading_zeros()).div_ceil(4).max(1))
 }
 
-impl Client {
+impl S3Client {
     /// A client whose connection is not open yet.
     #[must_use]
-    pub fn new(transport: Arc<Transport>, access: Arc<Access>) -> Self {
+    pub fn new(transport: Arc<Transport>, access: Arc<BucketAccess>) -> Self {
         let signer = match &access.proof {
             Proof::Key(key, _) => Some(Signer::new(key.clone(), &access.region, clock::unix_s())),
             Proof::Bearer(_) | Proof::Nobody => None,
@@ -216,7 +216,7 @@ impl Client {
     ///
     /// # Errors
     /// Those of connecting.
-    pub fn open(&mut self) -> Result<(), Error> {
+    pub fn open(&mut self) -> Result<(), S3Error> {
         Ok(self
             .connection
             .open(Deadline::after(self.access.request_limit))?)
@@ -235,7 +235,11 @@ impl Client {
     }
 
     /// Performs a request and insists on a status of 2xx.
-    fn perform(&mut self, request: &Request<'_>, sink: &mut Sink<'_>) -> Result<Answer, Error> {
+    fn perform(
+        &mut self,
+        request: &Request<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<ResponseHead, S3Error> {
         let answer = self.exchange(request, sink)?;
         if !(200..300).contains(&answer.status) {
             return Err(refusal(request.verb, &answer));
@@ -244,7 +248,11 @@ impl Client {
     }
 
     /// Performs a request, whatever the status of its answer.
-    fn exchange(&mut self, request: &Request<'_>, sink: &mut Sink<'_>) -> Result<Answer, Error> {
+    fn exchange(
+        &mut self,
+        request: &Request<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<ResponseHead, S3Error> {
         let seed = self.compose(request);
         let started = clock::now();
         let deadline = Deadline::after(self.access.request_limit);
@@ -267,7 +275,7 @@ impl Client {
         seed: Option<Signature>,
         sink: &mut Sink<'_>,
         deadline: Deadline,
-    ) -> Result<Answer, (http::Error, bool)> {
+    ) -> Result<ResponseHead, (http::HttpError, bool)> {
         let reused = self.connection.is_reused();
         let is_head = request.method == "HEAD";
         let sent = self.transmit(request.body.as_ref(), seed, deadline);
@@ -394,7 +402,7 @@ impl Client {
         body: Option<&Body<'_>>,
         seed: Option<Signature>,
         deadline: Deadline,
-    ) -> Result<(), http::Error> {
+    ) -> Result<(), http::HttpError> {
         let Self {
             connection,
             head,
@@ -429,7 +437,7 @@ fn send_with_trailer(
     connection: &mut Connection,
     body: &Body<'_>,
     deadline: Deadline,
-) -> Result<(), http::Error> {
+) -> Result<(), http::HttpError> {
     let mut crc = Digest::new(CrcAlgorithm::Crc32IsoHdlc);
     let mut frame = Vec::with_capacity(64);
     let mut end_of_last: &[u8] = b"";
@@ -455,7 +463,7 @@ fn send_signed_chunks(
     body: &Body<'_>,
     mut signer: sigv4::ChunkSigner<'_>,
     deadline: Deadline,
-) -> Result<(), http::Error> {
+) -> Result<(), http::HttpError> {
     let mut frame = Vec::with_capacity(128);
     let mut end_of_last: &[u8] = b"";
     let end = body.part.end;
@@ -475,10 +483,10 @@ fn send_signed_chunks(
     Ok(())
 }
 
-fn refusal(verb: &'static str, answer: &Answer) -> Error {
+fn refusal(verb: &'static str, answer: &ResponseHead) -> S3Error {
     let text = String::from_utf8_lossy(&answer.error_body);
     let tag = |name| xml::text(&text, name).unwrap_or_default();
-    Error::Status {
+    S3Error::Status {
         verb,
         status: answer.status,
         code: tag("Code"),
@@ -486,8 +494,8 @@ fn refusal(verb: &'static str, answer: &Answer) -> Error {
     }
 }
 
-fn broken(verb: &'static str, what: impl Into<String>) -> Error {
-    Error::Promise {
+fn broken(verb: &'static str, what: impl Into<String>) -> S3Error {
+    S3Error::Promise {
         verb,
         what: what.into(),
     }

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::{Body, Client, Error, Request, broken, xml};
+use super::{Body, Request, S3Client, S3Error, broken, xml};
 use crate::http::{Bytes, Sink};
 use crate::sigv4::PayloadMode;
 
-impl Client {
+impl S3Client {
     /// Stores `bytes` under `key` in parts of `part_bytes`, one after the other. An upload that
     /// fails half-way is aborted.
     ///
@@ -17,7 +17,7 @@ impl Client {
         key: &str,
         bytes: &dyn Bytes,
         part_bytes: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<(), S3Error> {
         let id = self.create_upload(key)?;
         let result = self.upload_parts(key, &id, bytes, part_bytes);
         if result.is_err() {
@@ -33,7 +33,7 @@ impl Client {
         id: &str,
         bytes: &dyn Bytes,
         part_bytes: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<(), S3Error> {
         let size = bytes.len();
         let mut list = String::from("<CompleteMultipartUpload>");
         for index in 0..size.div_ceil(part_bytes).max(1) {
@@ -61,7 +61,7 @@ impl Client {
         self.complete_upload(key, id, list.as_bytes())
     }
 
-    fn create_upload(&mut self, key: &str) -> Result<String, Error> {
+    fn create_upload(&mut self, key: &str) -> Result<String, S3Error> {
         let verb = "create upload";
         let mut document = Vec::new();
         self.post(verb, key, &[("uploads", "")], b"", &mut document)?;
@@ -69,7 +69,7 @@ impl Client {
         xml::text(&document, "UploadId").ok_or_else(|| broken(verb, "no UploadId"))
     }
 
-    fn complete_upload(&mut self, key: &str, id: &str, list: &[u8]) -> Result<(), Error> {
+    fn complete_upload(&mut self, key: &str, id: &str, list: &[u8]) -> Result<(), S3Error> {
         let verb = "complete upload";
         let mut document = Vec::new();
         self.post(verb, key, &[("uploadId", id)], list, &mut document)?;
@@ -80,7 +80,7 @@ impl Client {
             None => Err(broken(verb, "no ETag")),
             Some(code) => {
                 let message = xml::text(&document, "Message").unwrap_or_default();
-                Err(Error::Status {
+                Err(S3Error::Status {
                     verb,
                     status: 200,
                     code,
@@ -90,7 +90,7 @@ impl Client {
         }
     }
 
-    fn abort_upload(&mut self, key: &str, id: &str) -> Result<(), Error> {
+    fn abort_upload(&mut self, key: &str, id: &str) -> Result<(), S3Error> {
         let request = Request {
             verb: "abort upload",
             method: "DELETE",
@@ -110,7 +110,7 @@ impl Client {
         query: &[(&str, &str)],
         body: &[u8],
         document: &mut Vec<u8>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), S3Error> {
         let whole = Document(body);
         let body = Body {
             bytes: &whole,

@@ -11,7 +11,7 @@ use crate::sigv4::Credentials;
 #[derive(Debug)]
 pub enum Proof {
     /// A signature, and the token of a session if the key is one's.
-    Key(Credentials, Option<Token>),
+    Key(Credentials, Option<BearerToken>),
     /// A bearer token.
     Bearer(Tokens),
     /// Nothing.
@@ -19,9 +19,9 @@ pub enum Proof {
 }
 
 /// A token. Wiped on drop, never printed.
-pub struct Token(pub Zeroizing<String>);
+pub struct BearerToken(pub Zeroizing<String>);
 
-impl fmt::Debug for Token {
+impl fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token")
     }
@@ -31,7 +31,7 @@ impl fmt::Debug for Token {
 /// is seen for the first time.
 #[derive(Debug)]
 pub struct Tokens {
-    tokens: Vec<Token>,
+    tokens: Vec<BearerToken>,
     next: AtomicUsize,
 }
 
@@ -40,8 +40,8 @@ impl Tokens {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let tokens: Vec<Token> = lines
-            .map(|line| Token(Zeroizing::new(line.to_owned())))
+        let tokens: Vec<BearerToken> = lines
+            .map(|line| BearerToken(Zeroizing::new(line.to_owned())))
             .collect();
         (!tokens.is_empty()).then_some(Self {
             tokens,

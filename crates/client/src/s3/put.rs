@@ -1,14 +1,14 @@
 //! PUT of an object.
 
-use super::{Body, Client, Error, Request};
+use super::{Body, Request, S3Client, S3Error};
 use crate::http::{Bytes, Sink};
 
-impl Client {
+impl S3Client {
     /// Stores `bytes` under `key`.
     ///
     /// # Errors
     /// If the server refuses or no answer comes.
-    pub fn put(&mut self, key: &str, bytes: &dyn Bytes) -> Result<(), Error> {
+    pub fn put(&mut self, key: &str, bytes: &dyn Bytes) -> Result<(), S3Error> {
         let mode = self.access.payload_mode;
         let request = Request {
             verb: "put",

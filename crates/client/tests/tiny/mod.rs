@@ -31,7 +31,7 @@ pub(crate) enum Fault {
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct TinyState {
     pub(crate) objects: BTreeMap<String, Vec<u8>>,
     uploads: BTreeMap<String, BTreeMap<u32, Vec<u8>>>,
     pub(crate) counts: BTreeMap<&'static str, u64>,
@@ -44,7 +44,7 @@ pub(crate) struct State {
 #[derive(Clone)]
 pub(crate) struct Tiny {
     pub(crate) url: String,
-    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) state: Arc<Mutex<TinyState>>,
     fault: Fault,
 }
 
@@ -165,7 +165,7 @@ impl Tiny {
     }
 }
 
-impl State {
+impl TinyState {
     fn count(&mut self, verb: &'static str) {
         *self.counts.entry(verb).or_default() += 1;
     }

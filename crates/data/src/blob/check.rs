@@ -24,7 +24,7 @@ const STRETCHES_MAX: usize = 256;
 
 /// What a check of a shard found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Checked {
+pub enum CheckOutcome {
     /// Every page verifies, and the header is its own.
     Good,
     /// Its disk cannot be read now: nothing is known.
@@ -78,13 +78,18 @@ impl BlobStore {
     ///
     /// # Errors
     /// As [`BlobRecord::geometry`]. What the disk says is a finding, not an error.
-    pub async fn check(&self, record: &BlobRecord, shard: usize, pace: &Pace) -> Result<Checked> {
+    pub async fn check(
+        &self,
+        record: &BlobRecord,
+        shard: usize,
+        pace: &Pace,
+    ) -> Result<CheckOutcome> {
         let Some(member) = self.pool().member(record.disks[shard]) else {
-            return Ok(Checked::Unreachable);
+            return Ok(CheckOutcome::Unreachable);
         };
         if record.missing.contains(&(shard as u8)) {
             let pages = page_count(record.geometry()?.shard_len(shard));
-            return Ok(Checked::Damaged(Damage::whole(pages)));
+            return Ok(CheckOutcome::Damaged(Damage::whole(pages)));
         }
         self.check_on(record, shard, &member, pace).await
     }
@@ -99,11 +104,11 @@ impl BlobStore {
         shard: usize,
         member: &Member,
         pace: &Pace,
-    ) -> Result<Checked> {
+    ) -> Result<CheckOutcome> {
         let shard_len = record.geometry()?.shard_len(shard);
         let pages = page_count(shard_len);
         let whole = |absent| {
-            Ok(Checked::Damaged(Damage {
+            Ok(CheckOutcome::Damaged(Damage {
                 absent,
                 ..Damage::whole(pages)
             }))
@@ -113,7 +118,7 @@ impl BlobStore {
             Ok(file) => file,
             Err(error) if error.kind() == DiskErrorKind::NotFound => return whole(true),
             Err(_) if member.disk.state().readable() => return whole(false),
-            Err(_) => return Ok(Checked::Unreachable),
+            Err(_) => return Ok(CheckOutcome::Unreachable),
         };
         let mut damage = Damage::default();
         let key = PageKey::new(record.id, record.generation, shard as u8);
@@ -131,7 +136,7 @@ impl BlobStore {
             )
             .await;
             if !member.disk.state().readable() {
-                return Ok(Checked::Unreachable);
+                return Ok(CheckOutcome::Unreachable);
             }
             let slots = slots.as_ref().map_or(&[][..], |(_, page)| &page[..]);
             let content = content.unwrap_or_default();
@@ -152,12 +157,12 @@ impl BlobStore {
         pace.take(HEADER_BYTES as u64).await;
         let header = read(&*file, 0, HEADER_BYTES).await.unwrap_or_default();
         if !member.disk.state().readable() {
-            return Ok(Checked::Unreachable);
+            return Ok(CheckOutcome::Unreachable);
         }
         damage.header = !is_header_of(&header, record, shard, self.pool().dewar().0);
         Ok(match damage.is_nothing() {
-            true => Checked::Good,
-            false => Checked::Damaged(damage),
+            true => CheckOutcome::Good,
+            false => CheckOutcome::Damaged(damage),
         })
     }
 }
@@ -166,7 +171,7 @@ impl BlobStore {
 fn is_header_of(bytes: &[u8], record: &BlobRecord, shard: usize, dewar: u128) -> bool {
     ShardHeader::decode(bytes).is_ok_and(|header| {
         if (header.blob, header.generation) != (record.id, record.generation) {
-            dewar_env::reached("a shard was another's");
+            dewar_env::coverage_mark("a shard was another's");
         }
         header.blob == record.id
             && header.generation == record.generation

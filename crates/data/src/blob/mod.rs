@@ -1,19 +1,19 @@
 //! Immutable blobs, each on the disks of one pool: written once, named by id, removed when nothing names
 //! them.
 
+mod bad_shards;
 mod check;
-mod findings;
+mod checksummed_bytes;
+mod known_bad_shards;
 mod leftovers;
-mod notices;
-mod paged;
+mod log_throttle;
 mod presence;
 mod reader;
+mod readmit;
 mod rebuild;
 mod record;
-mod returned;
+mod scan;
 mod shards;
-mod survey;
-mod suspects;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -30,25 +30,25 @@ use dewar_types::{BlobId, Error, ErrorKind, Layout, Result};
 use parking_lot::Mutex;
 use tracing::Instrument as _;
 
-pub use check::{Checked, Damage};
-pub use findings::Findings;
-pub use paged::Paged;
-pub use presence::Listed;
+pub use bad_shards::{BadShard, BadShards};
+pub use check::{CheckOutcome, Damage};
+pub use checksummed_bytes::ChecksummedBytes;
+pub use known_bad_shards::KnownBadShards;
+pub use presence::ShardListing;
 pub use reader::{BlobReader, BlobStream};
-pub use rebuild::{Rebuilt, Target};
+pub use readmit::{NamedShard, shards_on, shelves_on};
+pub use rebuild::{RebuildStats, RebuildTarget};
 pub use record::{BlobRecord, fuzz_blob_record};
-pub use returned::{NamedShard, shards_on, shelves_on};
-pub use survey::{Assembled, FoundShard, Shelf, shelf_of};
-pub use suspects::{Suspect, Suspects};
-pub use sweep::{Known, Swept};
-pub use verified::Verified;
+pub use scan::{ReassembledBlob, ScannedShard, ShardFolder, shelf_of};
+pub use sweep::{BlobStatus, SweepReport};
+pub use verified::VerifiedBytes;
 pub use writer::BlobWriter;
 
 use crate::format::ShardKind;
 use crate::pool::{Placement, Pool};
 use leftovers::Leftovers;
-use notices::Notices;
-use reader::Room;
+use log_throttle::LogThrottle;
+use reader::ReadBudget;
 use shards::{OpenShards, ShardError, ShardReader};
 use writer::{WriterPlan, Writers};
 
@@ -59,11 +59,11 @@ pub struct BlobStore {
     placement: Placement,
     open: OpenShards,
     codecs: Mutex<BTreeMap<(u8, u8), Arc<Codec>>>,
-    room: Room,
+    room: ReadBudget,
     writers: Writers,
     counts: Counts,
-    notices: Notices,
-    suspects: Suspects,
+    notices: LogThrottle,
+    suspects: BadShards,
     leftovers: Arc<Leftovers>,
 }
 
@@ -98,11 +98,11 @@ impl BlobStore {
             pool,
             open: OpenShards::default(),
             codecs: Mutex::default(),
-            room: Room::default(),
+            room: ReadBudget::default(),
             writers: Writers::default(),
             counts: Counts::default(),
-            notices: Notices::default(),
-            suspects: Suspects::default(),
+            notices: LogThrottle::default(),
+            suspects: BadShards::default(),
             leftovers: Arc::default(),
         }
     }
@@ -119,7 +119,7 @@ impl BlobStore {
         &self.placement
     }
 
-    pub(crate) fn room(&self) -> &Room {
+    pub(crate) fn room(&self) -> &ReadBudget {
         &self.room
     }
 
@@ -184,7 +184,7 @@ impl BlobStore {
     ) -> Result<BlobWriter> {
         let (layout, disks) = self.placement.choose(&self.pool, pool, id, kind)?;
         if self.pool.layout_of(pool) != Some(layout) {
-            dewar_env::reached("a blob was laid out narrower");
+            dewar_env::coverage_mark("a blob was laid out narrower");
         }
         let disks: Vec<_> = disks
             .into_iter()
@@ -331,7 +331,7 @@ impl BlobStore {
             };
             match target.heal(page, content).await {
                 Ok(()) => {
-                    dewar_env::reached("a page was healed");
+                    dewar_env::coverage_mark("a page was healed");
                     store.counts.healed_pages.fetch_add(1, Ordering::Relaxed);
                     tracing::info!(blob = %record.id, shard, page, "page healed");
                 }
@@ -345,7 +345,7 @@ impl BlobStore {
 
     /// Shards that reads found bad beyond what they could decode.
     #[must_use]
-    pub fn suspects(&self) -> &Suspects {
+    pub fn suspects(&self) -> &BadShards {
         &self.suspects
     }
 

@@ -13,7 +13,7 @@ use crate::pool::Member;
 
 /// What is in one folder of shards.
 #[derive(Debug, Default)]
-pub struct Listed {
+pub struct ShardListing {
     dir: Option<String>,
     shards: BTreeSet<(BlobId, u32, usize)>,
 }
@@ -28,7 +28,7 @@ impl BlobStore {
         &self,
         member: &Member,
         record: &BlobRecord,
-        listed: &mut Listed,
+        listed: &mut ShardListing,
     ) -> Result<Option<usize>> {
         let Some(shard) = record.disks.iter().position(|id| *id == member.id) else {
             return Ok(None);

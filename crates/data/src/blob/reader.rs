@@ -23,10 +23,10 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::BlobStore;
+use super::bad_shards::BadPageSet;
 use super::record::BlobRecord;
 use super::shards::{ShardError, ShardReader};
-use super::suspects::Met;
-use super::verified::Verified;
+use super::verified::VerifiedBytes;
 use crate::format::{Geometry, Piece, runs};
 
 /// User bytes read at once, rounded to whole stripes.
@@ -59,23 +59,23 @@ pub struct BlobStream {
     reader: BlobReader,
     /// Windows not begun yet.
     rest: ByteRange,
-    ready: VecDeque<Verified>,
+    ready: VecDeque<VerifiedBytes>,
     /// For the window that is ready, unless it is a single stripe.
     room: Option<OwnedSemaphorePermit>,
-    ahead: VecDeque<(JoinHandle<Result<Vec<Verified>>>, OwnedSemaphorePermit)>,
+    ahead: VecDeque<(JoinHandle<Result<Vec<VerifiedBytes>>>, OwnedSemaphorePermit)>,
 }
 
 /// The room that all streams of a store share.
 #[derive(Debug)]
-pub(crate) struct Room(Arc<Semaphore>);
+pub(crate) struct ReadBudget(Arc<Semaphore>);
 
-impl Default for Room {
+impl Default for ReadBudget {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new((ROOM_BYTES / ROOM_UNIT) as usize)))
     }
 }
 
-impl Room {
+impl ReadBudget {
     fn take(&self, window: ByteRange) -> Option<OwnedSemaphorePermit> {
         let units = u32::try_from(window.len().div_ceil(ROOM_UNIT)).ok()?;
         Arc::clone(&self.0).try_acquire_many_owned(units).ok()
@@ -83,7 +83,7 @@ impl Room {
 }
 
 /// What came of reading rows of a shard.
-type Row = Result<Verified, ShardError>;
+type Row = Result<VerifiedBytes, ShardError>;
 
 /// Rows of a shard, as far as a window needs them.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +183,12 @@ impl BlobReader {
     }
 
     /// Puts a window's rows in the order of the object.
-    fn arrange(&self, window: ByteRange, needs: &[Need], rows: &[Verified]) -> Vec<Verified> {
+    fn arrange(
+        &self,
+        window: ByteRange,
+        needs: &[Need],
+        rows: &[VerifiedBytes],
+    ) -> Vec<VerifiedBytes> {
         self.geometry
             .pieces(window)
             .filter_map(|piece: Piece| {
@@ -194,24 +199,24 @@ impl BlobReader {
             .collect()
     }
 
-    fn window_now(&self, window: ByteRange) -> Option<Vec<Verified>> {
+    fn window_now(&self, window: ByteRange) -> Option<Vec<VerifiedBytes>> {
         let needs = self.needs(window);
-        let rows: Option<Vec<Verified>> = needs
+        let rows: Option<Vec<VerifiedBytes>> = needs
             .iter()
             .map(|need| self.shard(need.shard).rows_now(need.from, need.to))
             .collect();
         Some(self.arrange(window, &needs, &rows?))
     }
 
-    async fn window(&self, window: ByteRange) -> Result<Vec<Verified>> {
+    async fn window(&self, window: ByteRange) -> Result<Vec<VerifiedBytes>> {
         let needs = self.needs(window);
         let rows = self.gather(&needs).await?;
         Ok(self.arrange(window, &needs, &rows))
     }
 
     /// Reads what is needed, decoding around whatever fails or dawdles.
-    async fn gather(&self, needs: &[Need]) -> Result<Vec<Verified>> {
-        let met = Met::new(&self.store, &self.record);
+    async fn gather(&self, needs: &[Need]) -> Result<Vec<VerifiedBytes>> {
+        let met = BadPageSet::new(&self.store, &self.record);
         let gathered = self.gather_around(needs, &met).await;
         if gathered.is_err() {
             met.accuse();
@@ -219,8 +224,12 @@ impl BlobReader {
         gathered
     }
 
-    async fn gather_around(&self, needs: &[Need], met: &Met<'_>) -> Result<Vec<Verified>> {
-        let mut got: Vec<Option<Verified>> = vec![None; needs.len()];
+    async fn gather_around(
+        &self,
+        needs: &[Need],
+        met: &BadPageSet<'_>,
+    ) -> Result<Vec<VerifiedBytes>> {
+        let mut got: Vec<Option<VerifiedBytes>> = vec![None; needs.len()];
         let mut bad: Vec<(usize, ShardError)> = Vec::new();
         let mut own: FuturesUnordered<BoxFuture<'_, (usize, Row)>> = needs
             .iter()
@@ -266,7 +275,7 @@ impl BlobReader {
             }
         }
         for (at, error) in bad {
-            dewar_env::reached("a shard was decoded around");
+            dewar_env::coverage_mark("a shard was decoded around");
             self.store
                 .note_detour(&self.record, needs[at].shard, &error);
             if let (ShardError::BadPage { page, .. }, Some(bytes)) = (&error, &got[at]) {
@@ -281,11 +290,11 @@ impl BlobReader {
     async fn race<'a>(
         &'a self,
         at: usize,
-        rebuilt: impl Future<Output = Result<Verified>>,
+        rebuilt: impl Future<Output = Result<VerifiedBytes>>,
         own: &mut FuturesUnordered<BoxFuture<'a, (usize, Row)>>,
-        got: &mut [Option<Verified>],
-        met: &Met<'_>,
-    ) -> Result<Verified> {
+        got: &mut [Option<VerifiedBytes>],
+        met: &BadPageSet<'_>,
+    ) -> Result<VerifiedBytes> {
         tokio::pin!(rebuilt);
         let mut failure = None;
         loop {
@@ -299,7 +308,7 @@ impl BlobReader {
                 biased;
                 result = &mut rebuilt, if failure.is_none() => match result {
                     Ok(bytes) => {
-                        dewar_env::reached("decoding overtook a slow shard");
+                        dewar_env::coverage_mark("decoding overtook a slow shard");
                         return Ok(bytes);
                     }
                     // Not enough others: the slow one is all there is.
@@ -307,7 +316,7 @@ impl BlobReader {
                 },
                 late = own.next() => match late {
                     Some((which, Ok(bytes))) if which == at => {
-                        dewar_env::reached("a slow shard overtook decoding");
+                        dewar_env::coverage_mark("a slow shard overtook decoding");
                         return Ok(bytes);
                     }
                     Some((which, Ok(bytes))) => got[which] = Some(bytes),
@@ -323,9 +332,9 @@ impl BlobReader {
         &self,
         wanted: Need,
         needs: &[Need],
-        got: &[Option<Verified>],
-        met: &Met<'_>,
-    ) -> Result<Verified> {
+        got: &[Option<VerifiedBytes>],
+        met: &BadPageSet<'_>,
+    ) -> Result<VerifiedBytes> {
         // The others may be shorter in the last stripe; what they lack counts as zeros.
         let have: Vec<(usize, Bytes)> = needs
             .iter()
@@ -364,7 +373,7 @@ impl BlobReader {
     pub(crate) async fn own_pages(&self, shard: usize, pages: &Range<u64>) -> Option<Bytes> {
         let rows = pages.start * PAGE_BYTES as u64..pages.end * PAGE_BYTES as u64;
         let own = self.shard(shard).rows(rows.start, rows.end).await;
-        own.ok().map(Verified::into_bytes)
+        own.ok().map(VerifiedBytes::into_bytes)
     }
 
     /// Rows of `wanted` shards (cut at the end of each) from the same rows of k others, of which
@@ -374,7 +383,7 @@ impl BlobReader {
         wanted: &[usize],
         rows: Range<u64>,
         mut have: Vec<(usize, Bytes)>,
-        met: Option<&Met<'_>>,
+        met: Option<&BadPageSet<'_>>,
     ) -> Result<Vec<Bytes>> {
         let layout = self.record.layout;
         let k = usize::from(layout.k);
@@ -398,7 +407,7 @@ impl BlobReader {
                 Ok(Some((shard, Ok(row)))) => have.push((shard, row.into_bytes())),
                 Ok(Some((_, Err(error)))) => {
                     if let ShardError::BadPage { .. } = error {
-                        dewar_env::reached("a bad shard won the race and was refused");
+                        dewar_env::coverage_mark("a bad shard won the race and was refused");
                     }
                     if let Some(met) = met {
                         met.note(&error);
@@ -480,14 +489,14 @@ impl BlobStream {
     /// too many pages do not verify. The stream is over then.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
         let next = self.next_verified().await?;
-        Some(next.map(Verified::into_bytes))
+        Some(next.map(VerifiedBytes::into_bytes))
     }
 
     /// The same with the checksums of stored pages.
     ///
     /// # Errors
     /// As [`BlobStream::next`].
-    pub async fn next_verified(&mut self) -> Option<Result<Verified>> {
+    pub async fn next_verified(&mut self) -> Option<Result<VerifiedBytes>> {
         loop {
             if let Some(part) = self.ready.pop_front() {
                 return Some(Ok(part));

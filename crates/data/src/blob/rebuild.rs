@@ -21,14 +21,14 @@ use super::{BlobReader, BlobStore};
 use crate::format::runs::{page_count, run_spans, slot_at};
 use crate::format::{HEADER_BYTES, PageKey, SLOT_BYTES, ShardHeader};
 use crate::pace::Pace;
-use crate::pool::Demand;
+use crate::pool::SpaceDemand;
 
 /// Pages of each shard that are rebuilt at once: 1 MiB. Divides a run.
 const STEP_PAGES: u64 = 256;
 
 /// A shard to be rebuilt.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct RebuildTarget {
     /// Which.
     pub shard: usize,
     /// Where it is to be; a disk other than the record's gets all of it.
@@ -39,7 +39,7 @@ pub struct Target {
 
 /// What a rebuild moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rebuilt {
+pub struct RebuildStats {
     /// Bytes of pages written.
     pub written: u64,
 }
@@ -67,15 +67,15 @@ impl BlobStore {
     pub async fn rebuild(
         self: &Arc<Self>,
         record: &Arc<BlobRecord>,
-        targets: &[Target],
+        targets: &[RebuildTarget],
         pace: &Pace,
-    ) -> Result<(BlobRecord, Rebuilt)> {
+    ) -> Result<(BlobRecord, RebuildStats)> {
         let reader = self.open(Arc::clone(record))?;
         let mut open = Vec::new();
         for target in targets {
             open.push(self.open_target(&reader, target).await?);
         }
-        let mut rebuilt = Rebuilt::default();
+        let mut rebuilt = RebuildStats::default();
         let last = open.iter().map(|open| page_count(open.len)).max();
         let mut page = 0;
         while page < last.unwrap_or(0) {
@@ -99,7 +99,7 @@ impl BlobStore {
         Ok((now, rebuilt))
     }
 
-    fn relocated(&self, record: &BlobRecord, targets: &[Target]) -> BlobRecord {
+    fn relocated(&self, record: &BlobRecord, targets: &[RebuildTarget]) -> BlobRecord {
         let mut now = record.clone();
         for target in targets {
             now.disks[target.shard] = target.disk;
@@ -109,7 +109,7 @@ impl BlobStore {
         now
     }
 
-    async fn open_target(&self, reader: &BlobReader, target: &Target) -> Result<Open> {
+    async fn open_target(&self, reader: &BlobReader, target: &RebuildTarget) -> Result<Open> {
         let record = &reader.record;
         let absent = || {
             let message = format!("disk {} is not there", target.disk);
@@ -215,7 +215,7 @@ impl BlobStore {
         for ((open, pages), bytes) in bad.iter().zip(bytes) {
             // A shard that is only mended takes no more room than it had.
             let rooms = self.placement.rooms();
-            if open.grows && !rooms.has(open.disk, Demand::GoOn) {
+            if open.grows && !rooms.has(open.disk, SpaceDemand::GoOn) {
                 let message = format!("disk {} is full but for its reserve", open.disk);
                 return Err(Error::new(ErrorKind::NoSpace, message));
             }
@@ -258,7 +258,7 @@ impl BlobStore {
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
-    async fn header_page(&self, record: &BlobRecord, target: &Target) -> Result<Bytes> {
+    async fn header_page(&self, record: &BlobRecord, target: &RebuildTarget) -> Result<Bytes> {
         let mut header = self.header(record).await?;
         header.shard = target.shard as u8;
         header.disk = target.disk;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use thiserror::Error;
 
 use super::record::BlobRecord;
-use super::verified::Verified;
+use super::verified::VerifiedBytes;
 use crate::format::runs::{RunSpan, checksum_page_at, page_at, run_spans, slot_at};
 use crate::format::{Geometry, PageKey, SLOT_BYTES, SLOTS_PER_PAGE};
 use crate::pool::{Member, Pool};
@@ -190,7 +190,7 @@ impl<'a> ShardReader<'a> {
 
     /// Rows `from..to` if that needs no waiting: the file is open and the pages are in memory.
     /// `None` where it would wait or where anything is wrong.
-    pub(crate) fn rows_now(&self, from: u64, to: u64) -> Option<Verified> {
+    pub(crate) fn rows_now(&self, from: u64, to: u64) -> Option<VerifiedBytes> {
         let (member, returns) = self.member().ok()?;
         let open = self.open.get(self.key(), &member, returns)?;
         let to = to.min(self.len());
@@ -215,10 +215,10 @@ impl<'a> ShardReader<'a> {
     }
 
     /// Rows `from..to` of the shard (cut at its end), every page they touch verified.
-    pub(crate) async fn rows(&self, from: u64, to: u64) -> Result<Verified, ShardError> {
+    pub(crate) async fn rows(&self, from: u64, to: u64) -> Result<VerifiedBytes, ShardError> {
         let to = to.min(self.len());
         if from >= to {
-            return Ok(Verified::default());
+            return Ok(VerifiedBytes::default());
         }
         let open = self.open_file().await?;
         let (mut parts, mut sums) = (Vec::new(), Vec::new());
@@ -232,10 +232,10 @@ impl<'a> ShardReader<'a> {
     }
 
     /// Rows `from..to` out of whole pages with their slots, the first of which has this number.
-    fn cut(&self, pages: &Bytes, slots: (u64, Bytes), from: u64, to: u64) -> Verified {
+    fn cut(&self, pages: &Bytes, slots: (u64, Bytes), from: u64, to: u64) -> VerifiedBytes {
         let start = slots.0 * PAGE_BYTES as u64;
         let bytes = pages.slice((from - start) as usize..(to - start) as usize);
-        Verified::of_pages(bytes, from, (self.page_key(), self.len()), slots)
+        VerifiedBytes::of_pages(bytes, from, (self.page_key(), self.len()), slots)
     }
 
     /// The pages of one run and their slots, verified.
@@ -309,7 +309,7 @@ impl<'a> ShardReader<'a> {
             .as_ref()
             .is_err_and(|error| error.kind() == DiskErrorKind::NotFound)
         {
-            dewar_env::reached("a stale disk lacked a shard");
+            dewar_env::coverage_mark("a stale disk lacked a shard");
         }
         let file = file?;
         let open = Arc::new(OpenShard {

@@ -16,7 +16,7 @@ use crate::pool::Member;
 
 /// What a sweep of one disk found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepReport {
     /// Shard files looked at.
     pub seen: u64,
     /// Files that nothing names, removed.
@@ -29,7 +29,7 @@ pub struct Swept {
 
 /// What the catalog knows of a blob.
 #[derive(Clone, Debug)]
-pub enum Known {
+pub enum BlobStatus {
     /// Nothing names it.
     Unnamed,
     /// It is being written now, as a segment that a crash left unsealed is.
@@ -80,11 +80,11 @@ impl BlobStore {
         first_new: BlobId,
         claim: impl Fn(BlobId) -> Option<G>,
         look_up: impl Fn(BlobId) -> F,
-    ) -> Result<Swept>
+    ) -> Result<SweepReport>
     where
-        F: Future<Output = Result<Known>>,
+        F: Future<Output = Result<BlobStatus>>,
     {
-        let given_up = Remembered {
+        let given_up = PendingRemovals {
             leftovers: &self.leftovers,
             disk: member.id,
             paths: self.leftovers.take(member.id),
@@ -105,11 +105,11 @@ impl BlobStore {
         given_up: &BTreeSet<String>,
         claim: impl Fn(BlobId) -> Option<G>,
         look_up: impl Fn(BlobId) -> F,
-    ) -> Result<Swept>
+    ) -> Result<SweepReport>
     where
-        F: Future<Output = Result<Known>>,
+        F: Future<Output = Result<BlobStatus>>,
     {
-        let mut swept = Swept::default();
+        let mut swept = SweepReport::default();
         for dir in member
             .disk
             .list("blobs")
@@ -144,13 +144,13 @@ impl BlobStore {
                     continue;
                 };
                 let named = match look_up(blob).await? {
-                    Known::Unnamed => false,
-                    Known::Kept => true,
-                    Known::Busy => {
+                    BlobStatus::Unnamed => false,
+                    BlobStatus::Kept => true,
+                    BlobStatus::Busy => {
                         swept.busy += 1;
                         true
                     }
-                    Known::Named(record) => {
+                    BlobStatus::Named(record) => {
                         record.generation == generation
                             && record.disks.get(shard) == Some(&member.id)
                             && !record.missing.contains(&(shard as u8))
@@ -171,19 +171,19 @@ impl BlobStore {
 }
 
 /// What writers gave up, remembered again unless a sweep of the disk came to its end.
-struct Remembered<'a> {
+struct PendingRemovals<'a> {
     leftovers: &'a Leftovers,
     disk: DiskId,
     paths: BTreeSet<String>,
 }
 
-impl Remembered<'_> {
+impl PendingRemovals<'_> {
     fn forget(mut self) {
         self.paths.clear();
     }
 }
 
-impl Drop for Remembered<'_> {
+impl Drop for PendingRemovals<'_> {
     fn drop(&mut self) {
         for path in core::mem::take(&mut self.paths) {
             self.leftovers.add(self.disk, path);

@@ -11,7 +11,7 @@ use crate::format::{PageKey, SLOT_BYTES, runs};
 /// checksums of the pages are known: whoever sends pages with checksums need not compute them, and
 /// sends what was computed when they were written.
 #[derive(Clone, Debug, Default)]
-pub struct Verified {
+pub struct VerifiedBytes {
     bytes: Bytes,
     pages: Option<Pages>,
 }
@@ -29,14 +29,14 @@ struct Pages {
     slots: Bytes,
 }
 
-impl From<Bytes> for Verified {
+impl From<Bytes> for VerifiedBytes {
     /// Bytes of which no page's checksum is known.
     fn from(bytes: Bytes) -> Self {
         Self { bytes, pages: None }
     }
 }
 
-impl Verified {
+impl VerifiedBytes {
     /// Bytes of a shard from `row` on, whose pages have these slots, the first that of page `first`.
     pub(crate) fn of_pages(
         bytes: Bytes,

@@ -18,14 +18,14 @@ use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, PAGE_BYTES, Result, 
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
 
+use super::checksummed_bytes::{ChecksummedBytes, KnownCrcs};
 use super::leftovers::Leftovers;
-use super::paged::{KnownCrcs, Paged};
 use super::record::{BlobRecord, shard_dir, shard_path};
 use crate::format::runs::{self, checksum_page_at, run_spans};
 use crate::format::{
     BLOB_BYTES_MAX, ChecksumKind, OWNER_BYTES_MAX, PageKey, SLOT_BYTES, ShardHeader, ShardKind,
 };
-use crate::pool::{Demand, Given, Resting, Rooms};
+use crate::pool::{DiskBackoff, SpaceAccounting, SpaceDemand, SpaceReservation};
 
 /// User bytes gathered before they go to the disks, rounded down to whole stripes but at least one.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -53,8 +53,8 @@ pub(crate) struct WriterPlan {
     pub(crate) layout: Layout,
     pub(crate) disks: Vec<(DiskId, Arc<dyn Disk>)>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) resting: Arc<Resting>,
-    pub(crate) rooms: Arc<Rooms>,
+    pub(crate) resting: Arc<DiskBackoff>,
+    pub(crate) rooms: Arc<SpaceAccounting>,
     pub(crate) leftovers: Arc<Leftovers>,
     pub(crate) codec: Arc<dewar_erasure::Codec>,
     pub(crate) writers: Writers,
@@ -179,7 +179,7 @@ impl BlobWriter {
     /// [`ErrorKind::TooLarge`] beyond [`BLOB_BYTES_MAX`];
     /// [`ErrorKind::Unavailable`] when so many shards failed that the blob cannot be acknowledged.
     pub async fn write(&mut self, bytes: Bytes) -> Result<()> {
-        self.write_paged(&Paged::from(bytes)).await
+        self.write_paged(&ChecksummedBytes::from(bytes)).await
     }
 
     /// The same for bytes that came with checksums: where a page of theirs is one of a shard, its checksum
@@ -187,7 +187,7 @@ impl BlobWriter {
     ///
     /// # Errors
     /// As [`BlobWriter::write`].
-    pub async fn write_paged(&mut self, paged: &Paged) -> Result<()> {
+    pub async fn write_paged(&mut self, paged: &ChecksummedBytes) -> Result<()> {
         let bytes = paged.bytes();
         if self.len.saturating_add(bytes.len() as u64) > BLOB_BYTES_MAX {
             let message = format!("blob {} is over {BLOB_BYTES_MAX} bytes", self.plan.id);
@@ -455,8 +455,8 @@ fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
         resting: Arc::clone(&plan.resting),
         rooms: Arc::clone(&plan.rooms),
         demand: match plan.kind {
-            ShardKind::Object => Demand::GoOn,
-            ShardKind::Segment => Demand::Seal,
+            ShardKind::Object => SpaceDemand::GoOn,
+            ShardKind::Segment => SpaceDemand::Seal,
         },
         leftovers: Arc::clone(&plan.leftovers),
         disk: Arc::clone(&plan.disks[shard].1),
@@ -483,10 +483,10 @@ fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
 /// Owns one shard's file from creation to sync.
 struct ShardTask {
     id: DiskId,
-    resting: Arc<Resting>,
+    resting: Arc<DiskBackoff>,
     /// To be asked before each window.
-    rooms: Arc<Rooms>,
-    demand: Demand,
+    rooms: Arc<SpaceAccounting>,
+    demand: SpaceDemand,
     leftovers: Arc<Leftovers>,
     disk: Arc<dyn Disk>,
     dir: String,
@@ -548,7 +548,7 @@ impl ShardTask {
     }
 
     /// Stops before the file system has to: what empties the disk needs the rest.
-    async fn take_room(&mut self, bytes: u64) -> Result<Given> {
+    async fn take_room(&mut self, bytes: u64) -> Result<SpaceReservation> {
         if let Some(asked) = self.rooms.ask_again(self.id)
             && let Ok(space) = self.disk.space().await
         {

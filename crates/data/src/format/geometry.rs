@@ -62,7 +62,7 @@ impl Piece {
 
 /// A shard to compute a lost one from, and which of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct DecodeInput {
     /// The shard, data or parity.
     pub shard: usize,
     /// The bytes of the shard to read. It begins where the lost stretch begins and may end earlier,
@@ -179,8 +179,8 @@ impl Geometry {
     /// that has no bytes in `range` is a source whether usable or not: what it would hold is known
     /// to be zeros.
     #[must_use]
-    pub fn sources(&self, range: Range<u64>, usable: ShardSet) -> Sources {
-        Sources {
+    pub fn sources(&self, range: Range<u64>, usable: ShardSet) -> DecodeInputs {
+        DecodeInputs {
             geometry: *self,
             range,
             usable,
@@ -221,7 +221,7 @@ impl Iterator for Pieces {
 
 /// The iterator of [`Geometry::sources`].
 #[derive(Clone, Debug)]
-pub struct Sources {
+pub struct DecodeInputs {
     geometry: Geometry,
     range: Range<u64>,
     usable: ShardSet,
@@ -229,10 +229,10 @@ pub struct Sources {
     left: usize,
 }
 
-impl Iterator for Sources {
-    type Item = Source;
+impl Iterator for DecodeInputs {
+    type Item = DecodeInput;
 
-    fn next(&mut self) -> Option<Source> {
+    fn next(&mut self) -> Option<DecodeInput> {
         while self.left > 0 && self.next < self.geometry.layout.shards() {
             let shard = self.next;
             self.next += 1;
@@ -241,7 +241,7 @@ impl Iterator for Sources {
             let is_data = shard < self.geometry.layout.k as usize;
             if self.usable.contains(shard) || is_data && range.is_empty() {
                 self.left -= 1;
-                return Some(Source { shard, range });
+                return Some(DecodeInput { shard, range });
             }
         }
         None

@@ -22,7 +22,7 @@ mod shard_set;
 #[cfg(test)]
 mod tests;
 
-pub use geometry::{Geometry, GeometryError, Piece, Pieces, Source, Sources};
+pub use geometry::{DecodeInput, DecodeInputs, Geometry, GeometryError, Piece, Pieces};
 pub use header::{ChecksumKind, HeaderError, ShardHeader, ShardKind, fuzz_shard_header};
 pub use page::{PageError, PageKey};
 pub use shard_set::ShardSet;

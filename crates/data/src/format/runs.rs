@@ -75,7 +75,7 @@ pub const fn file_len_padded(shard_len: u64) -> u64 {
 
 /// What an offset of a shard file belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ShardFileRegion {
     /// The header, this many bytes in.
     Header(u64),
     /// Slot of a page, this many bytes in.
@@ -94,17 +94,17 @@ pub enum Place {
 
 /// What stands at `offset` of a shard file, to name what a bad sector hit.
 #[must_use]
-pub const fn place_of(offset: u64) -> Place {
+pub const fn place_of(offset: u64) -> ShardFileRegion {
     let Some(in_runs) = offset.checked_sub(HEADER_BYTES as u64) else {
-        return Place::Header(offset);
+        return ShardFileRegion::Header(offset);
     };
     let (run, in_run) = (in_runs / RUN_FILE_BYTES, in_runs % RUN_FILE_BYTES);
     match in_run.checked_sub(PAGE) {
-        None => Place::Slot {
+        None => ShardFileRegion::Slot {
             page: run * PAGES_PER_RUN + in_run / SLOT_BYTES as u64,
             byte: in_run % SLOT_BYTES as u64,
         },
-        Some(in_data) => Place::Data {
+        Some(in_data) => ShardFileRegion::Data {
             shard_offset: run * RUN_DATA_BYTES + in_data,
         },
     }
@@ -221,13 +221,13 @@ mod tests {
         let (mut slots, mut data) = (0, 0);
         while offset < file {
             match place_of(offset) {
-                Place::Header(at) => assert_eq!(at, offset),
-                Place::Slot { page, byte } => {
+                ShardFileRegion::Header(at) => assert_eq!(at, offset),
+                ShardFileRegion::Slot { page, byte } => {
                     assert_eq!(slot_at(page) + byte, offset);
                     assert_eq!(page, slots / 4);
                     slots += 1;
                 }
-                Place::Data { shard_offset } => {
+                ShardFileRegion::Data { shard_offset } => {
                     assert_eq!(page_at(shard_offset / PAGE) + shard_offset % PAGE, offset);
                     assert_eq!(shard_offset, data);
                     data += 1;
@@ -246,7 +246,7 @@ mod tests {
         assert!(file_len_padded(len) > len);
         assert_eq!(
             place_of(page_at(last)),
-            Place::Data {
+            ShardFileRegion::Data {
                 shard_offset: last * PAGE
             }
         );

@@ -249,7 +249,7 @@ fn read_degraded(
         }
         let read: Vec<(usize, Vec<u8>)> = geometry
             .sources(piece.shard_range(), usable)
-            .map(|Source { shard, range }| {
+            .map(|DecodeInput { shard, range }| {
                 assert_ne!(shard, piece.shard);
                 let bytes = match &files[shard] {
                     Some(file) => {
@@ -420,7 +420,7 @@ fn sources_are_k_and_free_where_a_stripe_is_short() {
     let found: Vec<_> = geometry
         .sources(last.clone(), usable(&[0, 2, 3, 5]))
         .collect();
-    let source = |shard, len| Source {
+    let source = |shard, len| DecodeInput {
         shard,
         range: last.start..last.start + len,
     };

@@ -7,7 +7,7 @@
 
 mod identity;
 mod placement;
-mod room;
+mod space;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use dewar_types::{DiskId, Error, ErrorKind, Layout, Result};
 use parking_lot::RwLock;
 
 pub use identity::{DewarId, IDENTITY_FILE, Identity, IdentityError, fuzz_identity};
+pub(crate) use placement::DiskBackoff;
 pub use placement::Placement;
-pub(crate) use placement::Resting;
-pub(crate) use room::{Demand, Given, Rooms};
+pub(crate) use space::{SpaceAccounting, SpaceDemand, SpaceReservation};
 
 /// A disk of a pool that was found and is ours.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct Pool {
 
 /// What was found at a folder that belongs to a pool's configuration.
 #[derive(Debug)]
-pub enum Found {
+pub enum FolderProbe {
     /// A disk with an identity.
     Disk(Identity),
     /// A folder without an identity file: never formatted, or an unmounted mount point.
@@ -66,18 +66,18 @@ pub fn number_of(name: &str) -> u16 {
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] when there is an identity file that cannot be understood.
-pub async fn inspect(disk: &dyn Disk) -> Result<Found> {
+pub async fn inspect(disk: &dyn Disk) -> Result<FolderProbe> {
     match disk.read_file(IDENTITY_FILE).await {
         Ok(bytes) => match Identity::parse(&bytes) {
-            Ok(identity) => Ok(Found::Disk(identity)),
+            Ok(identity) => Ok(FolderProbe::Disk(identity)),
             Err(error) => Err(Error::with_source(
                 ErrorKind::Corrupt,
                 format!("{}/{IDENTITY_FILE}: {error}", disk.label()),
                 error,
             )),
         },
-        Err(error) if error.kind() == DiskErrorKind::NotFound => Ok(Found::Blank),
-        Err(error) => Ok(Found::Absent(error.into())),
+        Err(error) if error.kind() == DiskErrorKind::NotFound => Ok(FolderProbe::Blank),
+        Err(error) => Ok(FolderProbe::Absent(error.into())),
     }
 }
 
@@ -91,9 +91,9 @@ pub async fn check_blank(disk: &dyn Disk) -> Result<()> {
         Err(Error::new(ErrorKind::AlreadyExists, message))
     };
     match inspect(disk).await? {
-        Found::Disk(identity) => return taken(format!("disk {}", identity.disk)),
-        Found::Absent(error) => return Err(error.context("formatting")),
-        Found::Blank => {}
+        FolderProbe::Disk(identity) => return taken(format!("disk {}", identity.disk)),
+        FolderProbe::Absent(error) => return Err(error.context("formatting")),
+        FolderProbe::Blank => {}
     }
     // What a fresh file system puts into its root by itself is not somebody's data, and neither is
     // an identity that a crash kept from getting its name.

@@ -9,7 +9,7 @@ use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, Result};
 use parking_lot::Mutex;
 
 use super::Pool;
-use super::room::{Demand, Rooms};
+use super::space::{SpaceAccounting, SpaceDemand};
 use crate::format::ShardKind;
 
 /// How long a disk that could not take a shard is given no new blobs, the first time. Its state may
@@ -23,30 +23,30 @@ const REST_MAX: Duration = Duration::from_secs(600);
 /// is used and rebuilding one disk reads from all (RECORDS.md section 6).
 #[derive(Debug)]
 pub struct Placement {
-    rooms: Arc<Rooms>,
+    rooms: Arc<SpaceAccounting>,
     /// By command or condition.
     avoided: Mutex<BTreeSet<DiskId>>,
     /// By experience.
-    resting: Arc<Resting>,
+    resting: Arc<DiskBackoff>,
 }
 
 /// Disks that could not take a shard.
-pub(crate) struct Resting {
+pub(crate) struct DiskBackoff {
     env: Env,
-    disks: Mutex<BTreeMap<DiskId, Rest>>,
+    disks: Mutex<BTreeMap<DiskId, BackoffEntry>>,
 }
 
-struct Rest {
+struct BackoffEntry {
     until: Duration,
     length: Duration,
 }
 
-impl Resting {
+impl DiskBackoff {
     /// A shard failed on a disk.
     pub(crate) fn failed(&self, disk: DiskId) {
         let now = self.env.clock.elapsed();
         let mut disks = self.disks.lock();
-        let rest = disks.entry(disk).or_insert(Rest {
+        let rest = disks.entry(disk).or_insert(BackoffEntry {
             until: Duration::ZERO,
             length: REST / 2,
         });
@@ -74,7 +74,7 @@ impl Resting {
     }
 }
 
-impl std::fmt::Debug for Resting {
+impl std::fmt::Debug for DiskBackoff {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Resting").finish_non_exhaustive()
     }
@@ -87,7 +87,7 @@ impl Placement {
         Self {
             rooms: Arc::default(),
             avoided: Mutex::default(),
-            resting: Arc::new(Resting {
+            resting: Arc::new(DiskBackoff {
                 env,
                 disks: Mutex::default(),
             }),
@@ -95,7 +95,7 @@ impl Placement {
     }
 
     /// Where writers tell what became of their shards.
-    pub(crate) fn resting(&self) -> &Arc<Resting> {
+    pub(crate) fn resting(&self) -> &Arc<DiskBackoff> {
         &self.resting
     }
 
@@ -123,7 +123,7 @@ impl Placement {
     }
 
     /// Where writers tell how much they wrote.
-    pub(crate) fn rooms(&self) -> &Arc<Rooms> {
+    pub(crate) fn rooms(&self) -> &Arc<SpaceAccounting> {
         &self.rooms
     }
 
@@ -133,7 +133,7 @@ impl Placement {
         let Some(layout) = pool.layout_of(number) else {
             return false;
         };
-        let (live, roomy) = self.candidates(pool, number, layout, Demand::Begin);
+        let (live, roomy) = self.candidates(pool, number, layout, SpaceDemand::Begin);
         live > usize::from(layout.m) && layout.narrowed_to(roomy.len()).is_none()
     }
 
@@ -143,7 +143,7 @@ impl Placement {
         pool: &Pool,
         number: u16,
         layout: Layout,
-        demand: Demand,
+        demand: SpaceDemand,
     ) -> (usize, Vec<(DiskId, Option<u64>)>) {
         let own = pool.writable().filter(|member| member.pool == number);
         let mut live: Vec<DiskId> = own.map(|member| member.id).collect();
@@ -171,8 +171,8 @@ impl Placement {
         kind: ShardKind,
     ) -> Result<(Layout, Vec<DiskId>)> {
         let demand = match kind {
-            ShardKind::Object => Demand::Begin,
-            ShardKind::Segment => Demand::Seal,
+            ShardKind::Object => SpaceDemand::Begin,
+            ShardKind::Segment => SpaceDemand::Seal,
         };
         let wide = pool.layout_of(number).ok_or_else(|| {
             let message = format!("pool {number} is not configured");

@@ -16,11 +16,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dewar_env::Underway;
+use dewar_env::InterruptionMark;
 use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result};
 
 use super::Segments;
-use super::record::{Run, SegmentRecord, alive};
+use super::record::{RelocatedRange, SegmentRecord, alive};
 use crate::blob::{BlobReader, BlobRecord, BlobWriter};
 use crate::format::ShardKind;
 
@@ -150,14 +150,14 @@ impl Segments {
     pub async fn compact_step(self: &Arc<Self>) -> Result<u64> {
         let mut compactor = self.compactor.lock().await;
         if compactor.unfinished.is_some() {
-            dewar_env::reached("it was found out whether a compaction had happened");
+            dewar_env::coverage_mark("it was found out whether a compaction had happened");
         }
         if compactor.unfinished.is_none() {
             let units = self.choose(&mut compactor).await?;
             if units.is_empty() {
                 return Ok(0);
             }
-            let underway = Underway::new("a compaction was cut short");
+            let underway = InterruptionMark::new("a compaction was cut short");
             let packed = self.pack(&units).await;
             underway.done();
             match packed {
@@ -181,14 +181,14 @@ impl Segments {
         let Some(change) = &compactor.unfinished else {
             return Ok(0);
         };
-        let underway = Underway::new("a compaction was cut short");
+        let underway = InterruptionMark::new("a compaction was cut short");
         let changed = self.table.compacted(change.clone()).await;
         underway.done();
         if let Err(error) = changed {
             if error.kind() != ErrorKind::Conflict {
                 return Err(error);
             }
-            dewar_env::reached("a compaction found its records changed");
+            dewar_env::coverage_mark("a compaction found its records changed");
             // Refused because it had happened, or because a record is another now.
             if !self.happened(change).await? {
                 if let Some(packed) = &change.packed {
@@ -198,7 +198,7 @@ impl Segments {
                 return Err(error);
             }
         }
-        dewar_env::reached("segments were compacted");
+        dewar_env::coverage_mark("segments were compacted");
         for (segment, ..) in &change.segments {
             self.forget(*segment);
         }
@@ -330,11 +330,11 @@ impl Segments {
         }
         let mut physical = 0;
         for victim in victims() {
-            let runs: Vec<Run> = victim
+            let runs: Vec<RelocatedRange> = victim
                 .alive
                 .iter()
                 .map(|&(logical, len)| {
-                    let run = Run {
+                    let run = RelocatedRange {
                         logical,
                         len,
                         physical,

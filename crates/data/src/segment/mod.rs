@@ -41,12 +41,12 @@ use tokio::sync::Notify;
 
 pub use compact::{Compaction, DeadBytes, DeadPage};
 pub use open::{SEALING_WAIT_MAX, Slot};
-pub use record::{Run, SegmentRecord, fuzz_segment_record};
+pub use record::{RelocatedRange, SegmentRecord, fuzz_segment_record};
 pub use slot::{DESCRIPTION_BYTES_MAX, SlotHeader, decode_slot, encode_slot, fuzz_slot};
 
 use crate::blob::{BlobRecord, BlobStore};
 use compact::Compactor;
-use open::Unsealed;
+use open::OpenSegment;
 
 /// Bytes of slots in a segment, unless told otherwise.
 pub const SEGMENT_BYTES: u32 = 16 << 20;
@@ -129,14 +129,14 @@ pub struct Segments {
     state: Mutex<State>,
     /// Somebody may go on: a segment was sealed, closed or settled.
     changed: Notify,
-    places: Mutex<Places>,
+    places: Mutex<SealedSegments>,
     compactor: tokio::sync::Mutex<Compactor>,
 }
 
 /// Places of sealed segments read last.
 #[derive(Default)]
-struct Places {
-    by_id: BTreeMap<BlobId, Arc<Place>>,
+struct SealedSegments {
+    by_id: BTreeMap<BlobId, Arc<SealedSegment>>,
     runs: usize,
 }
 
@@ -144,14 +144,14 @@ struct Places {
 struct State {
     /// The one of each pool that takes slots.
     current: BTreeMap<u16, BlobId>,
-    unsealed: BTreeMap<BlobId, Unsealed>,
+    unsealed: BTreeMap<BlobId, OpenSegment>,
 }
 
 /// A sealed segment, ready to be read.
 #[derive(Debug, PartialEq)]
-struct Place {
+struct SealedSegment {
     blob: Arc<BlobRecord>,
-    runs: Option<Vec<Run>>,
+    runs: Option<Vec<RelocatedRange>>,
 }
 
 impl Segments {
@@ -209,7 +209,7 @@ impl Segments {
 
     async fn read_placed(
         &self,
-        place: &Place,
+        place: &SealedSegment,
         segment: BlobId,
         offset: u32,
         len: u32,
@@ -232,7 +232,7 @@ impl Segments {
     }
 
     /// Looks a sealed segment up in the catalog and keeps the answer.
-    async fn place(&self, segment: BlobId) -> Result<Arc<Place>> {
+    async fn place(&self, segment: BlobId) -> Result<Arc<SealedSegment>> {
         let gone = |what: &str, id: BlobId| {
             Error::new(
                 ErrorKind::NotFound,
@@ -245,7 +245,7 @@ impl Segments {
             .await?
             .ok_or_else(|| gone("segment", segment))?;
         let place = Arc::new(match record {
-            SegmentRecord::Whole { blob } => Place {
+            SegmentRecord::Whole { blob } => SealedSegment {
                 blob: Arc::new(blob),
                 runs: None,
             },
@@ -255,7 +255,7 @@ impl Segments {
                     .blob(blob)
                     .await?
                     .ok_or_else(|| gone("blob", blob))?;
-                Place {
+                SealedSegment {
                     blob: Arc::new(record),
                     runs: Some(runs),
                 }
@@ -272,7 +272,7 @@ impl Segments {
     /// A blob has another record by now: what was kept of segments in it is looked up again.
     pub fn moved(&self, blob: BlobId) {
         let mut places = self.places.lock();
-        let stale = |(_, place): &(&BlobId, &Arc<Place>)| place.blob.id == blob;
+        let stale = |(_, place): &(&BlobId, &Arc<SealedSegment>)| place.blob.id == blob;
         let segments: Vec<BlobId> = places
             .by_id
             .iter()
@@ -285,8 +285,8 @@ impl Segments {
     }
 }
 
-impl Places {
-    fn put(&mut self, segment: BlobId, place: Arc<Place>) {
+impl SealedSegments {
+    fn put(&mut self, segment: BlobId, place: Arc<SealedSegment>) {
         self.remove(segment);
         self.runs += place.runs();
         self.by_id.insert(segment, place);
@@ -306,7 +306,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl SealedSegment {
     fn runs(&self) -> usize {
         self.runs.as_ref().map_or(0, Vec::len)
     }

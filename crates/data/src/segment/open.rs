@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_env::Underway;
+use dewar_env::InterruptionMark;
 use dewar_types::{BlobId, Error, ErrorKind, Layout, Result};
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ pub const SEALING_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// A segment in memory.
 #[derive(Debug)]
-pub(super) struct Unsealed {
+pub(super) struct OpenSegment {
     slots: BTreeMap<u32, Bytes>,
     used: u32,
     /// The number of the pool that it is to be sealed in.
@@ -103,7 +103,7 @@ impl Segments {
                 let floor = self.table.last_seq();
                 state.unsealed.insert(
                     id,
-                    Unsealed {
+                    OpenSegment {
                         slots: BTreeMap::new(),
                         used: 0,
                         pool,
@@ -162,18 +162,21 @@ impl Segments {
     /// Puts back a slot found in the journal, of a segment of `pool`. Call it for every record at
     /// recovery, before anything else; [`Segments::restored`] ends it.
     pub fn restore(&self, seq: u64, pool: u16, segment: BlobId, offset: u32, bytes: Bytes) {
-        dewar_env::reached("a slot came back from the journal");
+        dewar_env::coverage_mark("a slot came back from the journal");
         let mut state = self.state.lock();
-        let unsealed = state.unsealed.entry(segment).or_insert_with(|| Unsealed {
-            slots: BTreeMap::new(),
-            used: 0,
-            pool,
-            unsettled: 0,
-            closed: true,
-            sealing: false,
-            written: None,
-            floor: seq.saturating_sub(1),
-        });
+        let unsealed = state
+            .unsealed
+            .entry(segment)
+            .or_insert_with(|| OpenSegment {
+                slots: BTreeMap::new(),
+                used: 0,
+                pool,
+                unsettled: 0,
+                closed: true,
+                sealing: false,
+                written: None,
+                floor: seq.saturating_sub(1),
+            });
         unsealed.used = unsealed.used.max(offset.saturating_add(bytes.len() as u32));
         unsealed.slots.insert(offset, bytes);
     }
@@ -260,7 +263,13 @@ impl Segments {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if self.state.lock().unsealed.values().any(Unsealed::sealable) {
+            if self
+                .state
+                .lock()
+                .unsealed
+                .values()
+                .any(OpenSegment::sealable)
+            {
                 return;
             }
             changed.await;
@@ -285,7 +294,7 @@ impl Segments {
             let slots = segment.slots.clone();
             (*id, segment.pool, slots, segment.written.clone())
         };
-        let guard = Sealing { segments: self, id };
+        let guard = SealAttempt { segments: self, id };
         // Nothing but holes: no name leads here, and nothing is to be kept.
         if !slots.is_empty() {
             self.write_sealed(pool, id, &slots, written).await?;
@@ -305,14 +314,14 @@ impl Segments {
         written: Option<BlobRecord>,
     ) -> Result<()> {
         if self.table.segment(id).await?.is_some() {
-            dewar_env::reached("a segment had been sealed unnoticed");
+            dewar_env::coverage_mark("a segment had been sealed unnoticed");
             // An earlier try got its record in but not its answer.
             return Ok(());
         }
         let blob = match written {
             Some(blob) => blob,
             None => {
-                let underway = Underway::new("the sealing of a segment was cut short");
+                let underway = InterruptionMark::new("the sealing of a segment was cut short");
                 let blob = self.write_blob(pool, id, slots).await;
                 underway.done();
                 let blob = blob?;
@@ -376,7 +385,7 @@ impl Segments {
         others.sort_by_key(|(other, _)| (*other != disks.number(), *other));
         for (other, _) in others {
             if let Ok(writer) = self.blobs.create_in(other, id, ShardKind::Segment) {
-                dewar_env::reached("a segment was sealed in another pool");
+                dewar_env::coverage_mark("a segment was sealed in another pool");
                 tracing::warn!(segment = %id, pool, other, error = %refused, "a segment is sealed in another pool");
                 return Ok(writer);
             }
@@ -437,12 +446,12 @@ impl std::fmt::Debug for Segments {
 }
 
 /// Lets a segment be tried again when sealing it fails or is dropped.
-struct Sealing<'a> {
+struct SealAttempt<'a> {
     segments: &'a Segments,
     id: BlobId,
 }
 
-impl Drop for Sealing<'_> {
+impl Drop for SealAttempt<'_> {
     fn drop(&mut self) {
         if let Some(segment) = self.segments.state.lock().unsealed.get_mut(&self.id) {
             segment.sealing = false;
@@ -452,12 +461,12 @@ impl Drop for Sealing<'_> {
 
 impl State {
     fn unsealed_of(&self, pool: u16) -> usize {
-        let of_pool = |segment: &&Unsealed| segment.pool == pool;
+        let of_pool = |segment: &&OpenSegment| segment.pool == pool;
         self.unsealed.values().filter(of_pool).count()
     }
 }
 
-impl Unsealed {
+impl OpenSegment {
     fn sealable(&self) -> bool {
         self.closed && self.unsettled == 0 && !self.sealing
     }

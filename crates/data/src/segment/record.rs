@@ -25,7 +25,7 @@ pub enum SegmentRecord {
         blob: BlobId,
         /// The runs that were alive, by logical offset.
         #[n(1)]
-        runs: Vec<Run>,
+        runs: Vec<RelocatedRange>,
         /// The segments that were packed into the blob, this one included.
         #[n(2)]
         members: Vec<BlobId>,
@@ -34,7 +34,7 @@ pub enum SegmentRecord {
 
 /// A stretch of a segment that moved as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct Run {
+pub struct RelocatedRange {
     /// Where it is in the segment's logical space.
     #[n(0)]
     pub logical: u32,
@@ -88,7 +88,7 @@ pub fn fuzz_segment_record(bytes: &[u8]) {
 
 /// Where `len` bytes at a logical offset are in the shared blob; `None` when they were not alive
 /// at compaction, so that no object can name them.
-pub(crate) fn locate(runs: &[Run], offset: u32, len: u32) -> Option<u64> {
+pub(crate) fn locate(runs: &[RelocatedRange], offset: u32, len: u32) -> Option<u64> {
     let after = runs.partition_point(|run| run.logical <= offset);
     let run = runs.get(after.checked_sub(1)?)?;
     let within = offset - run.logical;
@@ -134,12 +134,12 @@ mod tests {
     #[test]
     fn locates_only_what_moved() {
         let runs = [
-            Run {
+            RelocatedRange {
                 logical: 0,
                 len: 10,
                 physical: 100,
             },
-            Run {
+            RelocatedRange {
                 logical: 50,
                 len: 20,
                 physical: 110,
@@ -173,7 +173,7 @@ mod tests {
     fn reads_what_it_writes() {
         let record = SegmentRecord::Packed {
             blob: BlobId(9),
-            runs: vec![Run {
+            runs: vec![RelocatedRange {
                 logical: 3,
                 len: 4,
                 physical: 5,
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(later.to_bytes(), longer);
         let packed = SegmentRecord::Packed {
             blob: blob.id,
-            runs: vec![Run {
+            runs: vec![RelocatedRange {
                 logical: 1,
                 len: 300,
                 physical: 2,

@@ -1,7 +1,7 @@
 //! Time and chance that a simulation owns; the simulated disks are in [`crate::disk::sim`].
 
 mod clock;
-pub mod points;
+pub mod fail_points;
 mod rng;
 
 pub use clock::SimClock;

@@ -39,7 +39,7 @@ use minicbor::{Decode, Encode};
 
 use crate::{Seq, checksum};
 
-pub(crate) use publish::{Member, Publication, publish};
+pub(crate) use publish::{JournalMember, Publication, publish};
 
 /// The path of the epoch record on every member.
 pub(crate) const EPOCH_PATH: &str = "journal/epoch";
@@ -226,7 +226,7 @@ impl EpochFile {
 }
 
 /// The members that a record can be written to now.
-pub(crate) fn able(members: &[std::sync::Arc<Member>]) -> Vec<DiskId> {
+pub(crate) fn able(members: &[std::sync::Arc<JournalMember>]) -> Vec<DiskId> {
     let able = members.iter().filter(|member| member.countable());
     able.map(|member| member.id).collect()
 }

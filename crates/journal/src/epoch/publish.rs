@@ -44,7 +44,7 @@ const STRAGGLERS_MAX: Duration = Duration::from_millis(200);
 /// is written to. When it can be written again every open write has ended, so whatever is written
 /// from then on is newer and stays.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct JournalMember {
     pub(crate) id: DiskId,
     pub(crate) disk: Arc<dyn Disk>,
     /// Epoch records of one disk are written one after the other, in the order they came.
@@ -58,7 +58,7 @@ pub(crate) struct Member {
     ballast_due: AtomicU32,
 }
 
-impl Member {
+impl JournalMember {
     pub(crate) fn new(id: DiskId, disk: Arc<dyn Disk>) -> Arc<Self> {
         Self::opened(id, disk, Vec::new())
     }
@@ -126,7 +126,7 @@ impl Member {
         let dropped = self.disk.remove(BALLAST_PATH).await.is_ok()
             && self.disk.sync_dir(FOLDER).await.is_ok();
         if dropped {
-            dewar_env::reached("an epoch was written in the room of the ballast");
+            dewar_env::coverage_mark("an epoch was written in the room of the ballast");
             tracing::info!(
                 disk = self.disk.label(),
                 "the disk is full; what is kept for that is used"
@@ -192,7 +192,7 @@ impl Publication {
 /// [`ErrorKind::Unavailable`] if it did not become durable on enough members. It may be on some.
 pub(crate) async fn publish(
     runtime: &Handle,
-    members: &[Arc<Member>],
+    members: &[Arc<JournalMember>],
     publication: &Publication,
 ) -> Result<(), Error> {
     let (report, mut reports) = mpsc::unbounded_channel();

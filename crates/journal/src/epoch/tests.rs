@@ -64,10 +64,10 @@ fn a_later_version_is_named() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 
-fn members(world: &SimWorld) -> Vec<std::sync::Arc<Member>> {
+fn members(world: &SimWorld) -> Vec<std::sync::Arc<JournalMember>> {
     let disks = world.dyn_disks().into_iter().enumerate();
     disks
-        .map(|(n, disk)| Member::new(DiskId(n as u128), disk))
+        .map(|(n, disk)| JournalMember::new(DiskId(n as u128), disk))
         .collect()
 }
 
@@ -134,7 +134,7 @@ async fn a_write_that_was_given_up_is_open_for_the_disk_that_was_opened_anew() {
     let world = SimWorld::with_disks(1, 2);
     let runtime = Handle::current();
     let only = publication(vec![(vec![0], 0)]);
-    let before = Member::new(DiskId(0), world.dyn_disks()[0].clone());
+    let before = JournalMember::new(DiskId(0), world.dyn_disks()[0].clone());
     world.disk(0).hang();
     publish(&runtime, std::slice::from_ref(&before), &only)
         .await

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use dewar_types::{Error, ErrorKind};
 
 use super::group::Group;
-use super::{FileInfo, GROUP_BYTES, Permit, Phase, Shared, State};
+use super::{FileInfo, GROUP_BYTES, LogPhase, LogState, Permit, SharedLog};
 use crate::Seq;
 use crate::format::{BLOCK_BYTES, FileHeader, RecordHeader, framed_bytes};
 
-impl Shared {
+impl SharedLog {
     /// Puts a record at the end of the log. The order of calls is the order of the log.
     ///
     /// # Errors
@@ -25,7 +25,7 @@ impl Shared {
             ));
         }
         let mut state = self.state.lock();
-        if let Phase::Closed | Phase::ReadOnly = state.phase {
+        if let LogPhase::Closed | LogPhase::ReadOnly = state.phase {
             let refusal = state.refusal();
             drop(state);
             return Err(refusal);
@@ -46,7 +46,7 @@ impl Shared {
     }
 
     /// Encodes a record with the next sequence behind the last one.
-    pub(super) fn encode(&self, state: &mut State, len: usize, body: &[Bytes]) -> Seq {
+    pub(super) fn encode(&self, state: &mut LogState, len: usize, body: &[Bytes]) -> Seq {
         let seq = state.next;
         let mut group = self.group_for(state, len);
         let header = RecordHeader {
@@ -70,7 +70,7 @@ impl Shared {
     }
 
     /// The open group if the record fits it, or else a new one.
-    fn group_for(&self, state: &mut State, len: usize) -> Group {
+    fn group_for(&self, state: &mut LogState, len: usize) -> Group {
         if let Some(group) = state.open.take() {
             if group.fits(len) && self.fits_file(group.end(), len) {
                 return group;
@@ -108,7 +108,7 @@ impl Shared {
     }
 
     /// Ends a group; the next one begins behind it.
-    pub(super) fn seal(&self, state: &mut State, group: Group) {
+    pub(super) fn seal(&self, state: &mut LogState, group: Group) {
         state.offset = group.end().next_multiple_of(BLOCK_BYTES);
         state.sealed.push_back(group);
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Shared, State};
+use super::{LogState, SharedLog};
 use crate::Seq;
 use crate::format::FileHeader;
 
@@ -18,7 +18,7 @@ pub(crate) struct FileInfo {
     pub(crate) last: Seq,
 }
 
-impl State {
+impl LogState {
     /// The files as they are once the log ends at `end`.
     pub(crate) fn files_up_to(&self, end: Seq) -> Vec<FileInfo> {
         let files = self.files.iter().filter(|file| file.header.first <= end);
@@ -36,7 +36,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl SharedLog {
     /// Registers somebody who still needs the records after `seq`.
     pub(crate) fn add_hold(&self, name: &str, seq: Seq) -> u64 {
         let mut state = self.state.lock();
@@ -63,7 +63,7 @@ impl Shared {
         self.raise_floor(&mut state);
     }
 
-    fn raise_floor(&self, state: &mut State) {
+    fn raise_floor(&self, state: &mut LogState) {
         let lowest = state.holds.values().map(|(_, seq)| *seq).min();
         if let Some(lowest) = lowest
             && lowest > state.floor
@@ -79,7 +79,7 @@ impl Shared {
 
     /// Whether files could be freed if the floor were durable, and the log is running out of them:
     /// there may be no more, or a disk has no room for one.
-    pub(crate) fn floor_is_urgent(&self, state: &State) -> bool {
+    pub(crate) fn floor_is_urgent(&self, state: &LogState) -> bool {
         let freeable = state.files.len() > 1
             && state
                 .files
@@ -100,7 +100,7 @@ impl Shared {
     }
 
     /// Gives back the slots of files that nothing needs.
-    pub(super) fn free_files(&self, state: &mut State) {
+    pub(super) fn free_files(&self, state: &mut LogState) {
         let mut freed = false;
         while state.files.len() > 1
             && let Some(file) = state.files.front()
@@ -120,7 +120,7 @@ impl Shared {
     }
 
     /// Forgets what lies beyond the end of an epoch.
-    pub(super) fn truncate_files(&self, state: &mut State, end: Seq) {
+    pub(super) fn truncate_files(&self, state: &mut LogState, end: Seq) {
         while let Some(file) = state.files.back() {
             if file.header.first <= end {
                 break;

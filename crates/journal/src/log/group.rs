@@ -6,7 +6,8 @@ use crate::Seq;
 use crate::buffer::Buffer;
 use crate::epoch::EpochId;
 use crate::format::{
-    BLOCK_BYTES, FileHeader, Place, RECORD_HEADER_BYTES, RecordHeader, framed_bytes, seal_record,
+    BLOCK_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordPosition, framed_bytes,
+    seal_record,
 };
 
 /// A run of records with a place in the log, not yet written.
@@ -25,7 +26,7 @@ pub(crate) struct Group {
 
 /// A group as it is written.
 #[derive(Clone, Debug)]
-pub(crate) struct Frozen {
+pub(crate) struct SealedGroup {
     pub(crate) file: u64,
     pub(crate) offset: u64,
     pub(crate) bytes: Bytes,
@@ -72,7 +73,7 @@ impl Group {
     /// Appends a record and gives its checksum.
     pub(crate) fn push(&mut self, header: &RecordHeader, body: &[Bytes]) -> u32 {
         let at = self.buffer.len();
-        let place = Place {
+        let place = RecordPosition {
             epoch: self.epoch,
             file: self.file,
             offset: self.end(),
@@ -89,12 +90,12 @@ impl Group {
     }
 
     /// Ends the group; its length is a multiple of 4 KiB.
-    pub(crate) fn freeze(mut self) -> Frozen {
+    pub(crate) fn freeze(mut self) -> SealedGroup {
         let header = self.header_floor.map_or(0, |_| BLOCK_BYTES as usize);
         let framed = self.buffer.len() - header;
         let padded = self.buffer.len().next_multiple_of(BLOCK_BYTES as usize);
         self.buffer.pad_to(padded);
-        Frozen {
+        SealedGroup {
             file: self.file,
             offset: self.offset,
             header_floor: self.header_floor,
@@ -107,7 +108,7 @@ impl Group {
 }
 
 /// The bodies of the records in a group's bytes, to put them elsewhere.
-pub(crate) fn bodies(group: &Frozen) -> Vec<(RecordHeader, Bytes)> {
+pub(crate) fn bodies(group: &SealedGroup) -> Vec<(RecordHeader, Bytes)> {
     let mut at = if group.header_floor.is_some() {
         BLOCK_BYTES as usize
     } else {
@@ -154,7 +155,7 @@ mod tests {
         let frozen = group.freeze();
         assert_eq!((frozen.bytes.len(), frozen.last), (4096, 3));
         assert_eq!(frozen.last_crc, prev);
-        let place = Place {
+        let place = RecordPosition {
             epoch,
             file: 2,
             offset: 8192 + 56,

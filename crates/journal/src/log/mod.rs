@@ -20,11 +20,11 @@
 //! # Cancellation
 //! Writes are tasks of their own: dropping a future that waits for one changes nothing.
 
-mod admit;
+mod admission;
 mod append;
 mod files;
-mod flight;
 mod group;
+mod in_flight;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -39,14 +39,14 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::buffer::BufferPool;
 use crate::config::JournalConfig;
-use crate::epoch::{Epoch, Member, Span};
-use crate::lane::Lane;
-use crate::{Seq, chain};
+use crate::epoch::{Epoch, JournalMember, Span};
+use crate::replica::ReplicaWriter;
+use crate::{Seq, log_reader};
 
-pub use admit::{Permit, Room};
+pub use admission::{LogReserve, Permit};
 pub(crate) use files::FileInfo;
-use flight::Flight;
 use group::Group;
+use in_flight::InFlightGroup;
 
 /// Bytes of a group that is not made for one large record.
 const GROUP_BYTES: usize = 512 << 10;
@@ -54,13 +54,13 @@ const GROUP_BYTES: usize = 512 << 10;
 const BUFFERS_KEPT: usize = 8;
 
 /// What all parts of a journal share.
-pub(crate) struct Shared {
+pub(crate) struct SharedLog {
     pub(crate) env: Env,
     pub(crate) config: JournalConfig,
     pub(crate) runtime: Handle,
     buffers: Arc<BufferPool>,
     acked: AtomicU64,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<LogState>,
     /// There may be room again.
     pub(crate) room: Notify,
     /// The keeper has something to look at.
@@ -69,7 +69,7 @@ pub(crate) struct Shared {
 
 /// Whether records are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum LogPhase {
     /// Recovered records are being written into an epoch that is not confirmed yet.
     Opening,
     Running,
@@ -88,14 +88,14 @@ pub(crate) enum Phase {
 }
 
 /// Everything under the lock.
-pub(crate) struct State {
-    pub(crate) phase: Phase,
+pub(crate) struct LogState {
+    pub(crate) phase: LogPhase,
     /// Since when no epoch could be started. Not in the phase, which every attempt changes.
     pub(crate) stalled_since: Option<Duration>,
     pub(crate) epoch: Epoch,
     /// The highest number of an epoch that was tried.
     pub(crate) epoch_seen: u64,
-    pub(crate) members: Vec<Arc<Member>>,
+    pub(crate) members: Vec<Arc<JournalMember>>,
     /// Members that leave for good by the next epoch that can do without them.
     pub(crate) leaving: BTreeSet<DiskId>,
     /// Of these, the ones that an administrator declared lost ([`crate::epoch`]).
@@ -104,7 +104,7 @@ pub(crate) struct State {
     pub(crate) given_up: BTreeSet<DiskId>,
     /// Removed disks that are taken back, blank, by the next epoch.
     pub(crate) returning: BTreeSet<DiskId>,
-    pub(crate) lanes: Vec<Arc<Lane>>,
+    pub(crate) lanes: Vec<Arc<ReplicaWriter>>,
     /// How many holders must have a record.
     pub(crate) quorum: usize,
     /// The last record that was encoded.
@@ -118,7 +118,7 @@ pub(crate) struct State {
     offset: u64,
     open: Option<Group>,
     sealed: VecDeque<Group>,
-    flying: VecDeque<Flight>,
+    flying: VecDeque<InFlightGroup>,
     flights: u64,
     /// A task is about to start what waits.
     departing: bool,
@@ -127,7 +127,7 @@ pub(crate) struct State {
     pub(crate) files: VecDeque<FileInfo>,
     /// This file and those before it are to take no more records: one has a damaged copy.
     pub(crate) ending: Option<u64>,
-    /// So many files may be in use for [`Room::Last`].
+    /// So many files may be in use for [`LogReserve::Last`].
     pub(crate) files_max: usize,
     /// The highest floor that a durable file header names.
     durable_floor: Seq,
@@ -158,19 +158,19 @@ pub struct Counters {
 }
 
 /// Where a journal begins to write.
-pub(crate) struct Beginning {
+pub(crate) struct WriteStart {
     pub(crate) epoch: Epoch,
-    pub(crate) members: Vec<Arc<Member>>,
-    pub(crate) lanes: Vec<Arc<Lane>>,
-    pub(crate) phase: Phase,
+    pub(crate) members: Vec<Arc<JournalMember>>,
+    pub(crate) lanes: Vec<Arc<ReplicaWriter>>,
+    pub(crate) phase: LogPhase,
 }
 
-impl Shared {
+impl SharedLog {
     /// A journal at the beginning of the last stretch of an epoch.
-    pub(crate) fn new(env: Env, config: JournalConfig, beginning: Beginning) -> Arc<Self> {
+    pub(crate) fn new(env: Env, config: JournalConfig, beginning: WriteStart) -> Arc<Self> {
         let span = beginning.epoch.spans.last();
         let (file, first, prev) = span.map_or((0, 1, 0), |span| (span.file, span.first, span.prev));
-        let state = State {
+        let state = LogState {
             phase: beginning.phase,
             stalled_since: None,
             floor: beginning.epoch.floor,
@@ -235,7 +235,7 @@ impl Shared {
             if self.acked() >= seq {
                 return Ok(());
             }
-            if let Phase::Closed | Phase::ReadOnly | Phase::Failed { .. } = state.phase {
+            if let LogPhase::Closed | LogPhase::ReadOnly | LogPhase::Failed { .. } = state.phase {
                 return Err(state.refusal());
             }
             state.waiters.push((seq, sender));
@@ -250,12 +250,12 @@ impl Shared {
     }
 
     /// Fails everyone who waits; what was appended may still become durable.
-    pub(crate) fn fail_waiters(&self, state: &mut State) {
+    pub(crate) fn fail_waiters(&self, state: &mut LogState) {
         let phase = state.phase.clone();
         self.fail_waiters_with(state, || state_refusal(&phase));
     }
 
-    fn fail_waiters_with(&self, state: &mut State, why: impl Fn() -> Error) {
+    fn fail_waiters_with(&self, state: &mut LogState, why: impl Fn() -> Error) {
         for (_, waiter) in state.waiters.drain(..) {
             // Who no longer waits needs no answer.
             let _ = waiter.send(Err(why()));
@@ -267,7 +267,7 @@ impl Shared {
     /// no room for the file that it begins: nothing would ever wake them.
     pub(crate) fn fail_stuck(&self, now: Duration) {
         let mut state = self.state.lock();
-        let stuck = state.phase == Phase::Running
+        let stuck = state.phase == LogPhase::Running
             && !state.waiters.is_empty()
             && state.flying.front().is_some_and(|flight| {
                 now.saturating_sub(flight.started()) >= self.config.stall_max
@@ -281,7 +281,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl LogState {
     /// Whether a disk takes no part any more.
     pub(crate) fn is_removed(&self, id: DiskId) -> bool {
         let removed = self.epoch.removed.contains(&id) || self.given_up.contains(&id);
@@ -338,12 +338,12 @@ impl State {
     }
 }
 
-fn state_refusal(phase: &Phase) -> Error {
+fn state_refusal(phase: &LogPhase) -> Error {
     let why = match phase {
-        Phase::Stalled { why } | Phase::Failed { why } => why.as_str(),
-        Phase::ReadOnly => "it is open for reading only",
-        Phase::Closed => "it is closed",
-        Phase::Opening | Phase::Running | Phase::Changing => "it is changing",
+        LogPhase::Stalled { why } | LogPhase::Failed { why } => why.as_str(),
+        LogPhase::ReadOnly => "it is open for reading only",
+        LogPhase::Closed => "it is closed",
+        LogPhase::Opening | LogPhase::Running | LogPhase::Changing => "it is changing",
     };
     Error::new(
         ErrorKind::Unavailable,
@@ -352,7 +352,7 @@ fn state_refusal(phase: &Phase) -> Error {
 }
 
 /// Reads files of the running log from the holders that have them.
-impl chain::Source for Shared {
+impl log_reader::CopySource for SharedLog {
     fn copies(
         &self,
         _epoch: crate::EpochId,

@@ -62,11 +62,11 @@ async fn large_records_and_limits() {
     write(&journal, large.clone()).await;
     write(&journal, "after").await;
     let error = journal
-        .admit(max + 1, Room::Ordinary)
+        .admit(max + 1, LogReserve::Ordinary)
         .await
         .expect_err("too large");
     assert_eq!(error.kind(), ErrorKind::TooLarge);
-    let permit = journal.admit(10, Room::Ordinary).await.expect("room");
+    let permit = journal.admit(10, LogReserve::Ordinary).await.expect("room");
     let longer = journal.append(permit, &[Bytes::from(vec![0; 30])]);
     assert_eq!(
         longer.expect_err("longer than admitted").kind(),
@@ -242,11 +242,11 @@ async fn a_full_log_makes_writers_wait_and_the_reserve_helps() {
     filled.expect_err("the log must become full");
     let files = journal.status().files;
     assert!((5..=8).contains(&files), "{files} files");
-    let permit = journal.admit(1000, Room::Reserve).await;
+    let permit = journal.admit(1000, LogReserve::Reserve).await;
     drop(permit.expect("the reserve is for this"));
     // Who frees other things cannot use up what lets the log itself go, and does not wait for ever.
     let error = loop {
-        match journal.admit(1000, Room::Reserve).await {
+        match journal.admit(1000, LogReserve::Reserve).await {
             Ok(permit) => {
                 let record = Bytes::from(vec![7; 1000]);
                 let seq = journal.append(permit, &[record]).expect("appended");
@@ -257,17 +257,20 @@ async fn a_full_log_makes_writers_wait_and_the_reserve_helps() {
         }
     };
     assert!(matches!(error.kind(), ErrorKind::Busy(_)), "{error:?}");
-    let permit = journal.admit(1000, Room::Last).await;
+    let permit = journal.admit(1000, LogReserve::Last).await;
     drop(permit.expect("the last file is for this"));
-    let waiting = journal.admit(4000, Room::Ordinary);
+    let waiting = journal.admit(4000, LogReserve::Ordinary);
     tokio::pin!(waiting);
     let still = tokio::time::timeout(Duration::from_secs(5), &mut waiting).await;
     still.expect_err("no room");
     // Nobody waits for ever: what would make room may be waiting for who waits.
-    let tired = tokio::time::timeout(Duration::from_secs(70), journal.admit(4000, Room::Ordinary));
+    let tired = tokio::time::timeout(
+        Duration::from_secs(70),
+        journal.admit(4000, LogReserve::Ordinary),
+    );
     let error = tired.await.expect("told").expect_err("no room");
     assert!(matches!(error.kind(), ErrorKind::Busy(_)), "{error:?}");
-    let waiting = journal.admit(4000, Room::Ordinary);
+    let waiting = journal.admit(4000, LogReserve::Ordinary);
     tokio::pin!(waiting);
     let still = tokio::time::timeout(Duration::from_secs(5), &mut waiting).await;
     still.expect_err("no room");
@@ -300,7 +303,7 @@ async fn full_disks_refuse_what_needs_a_new_file_and_keep_what_they_have() {
     }
     let mut written = 1;
     let refused = loop {
-        let admitted = journal.admit(3000, Room::Ordinary);
+        let admitted = journal.admit(3000, LogReserve::Ordinary);
         let admitted = tokio::time::timeout(Duration::from_secs(30), admitted).await;
         match admitted.expect("an answer") {
             Ok(permit) => {
@@ -345,7 +348,10 @@ async fn a_clean_end_leaves_nothing_to_replay() {
     journal.durable(30).await.expect("durable");
     hold.advance(30);
     journal.close(patience).await.expect("closes");
-    let error = journal.admit(1, Room::Ordinary).await.expect_err("closed");
+    let error = journal
+        .admit(1, LogReserve::Ordinary)
+        .await
+        .expect_err("closed");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let (journal, recovery) = open(&world.kill(1), 2).await.expect("opens");
     assert_eq!(recovery.floor(), 30);
@@ -372,7 +378,10 @@ async fn reading_only_changes_nothing() {
     let (journal, recovery) = opened.expect("opens");
     assert_eq!(recovery.end(), 1);
     assert_eq!(all(recovery).await[&1], "one");
-    let error = journal.admit(1, Room::Ordinary).await.expect_err("refused");
+    let error = journal
+        .admit(1, LogReserve::Ordinary)
+        .await
+        .expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(world.disk(0).paths(), before);
 }

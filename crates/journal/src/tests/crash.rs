@@ -80,7 +80,7 @@ async fn live(world: &SimWorld, m: usize, ledger: &mut Ledger, count: u64, conte
             let n = ledger.next;
             ledger.next += 1;
             ledger.appended.insert(n);
-            let Ok(permit) = journal.admit(body(n).len(), Room::Ordinary).await else {
+            let Ok(permit) = journal.admit(body(n).len(), LogReserve::Ordinary).await else {
                 return;
             };
             let Ok(seq) = journal.append(permit, &[body(n)]) else {
@@ -319,8 +319,8 @@ async fn a_record_behind_a_hole_is_not_taken_for_the_next() {
     assert_eq!(behind_a_hole().await.expect("opens"), [1]);
     // The simulation hardly ever comes to this, so whether it is noticed is seen here.
     let off = Some("records follow one another");
-    dewar_env::sim::points::Points::new(1, off, 0).install();
+    dewar_env::sim::fail_points::FailPoints::new(1, off, 0).install();
     let without = behind_a_hole().await;
-    dewar_env::sim::points::take();
+    dewar_env::sim::fail_points::take();
     assert!(without.is_err() || without.is_ok_and(|records| records != [1]));
 }

@@ -50,7 +50,10 @@ async fn older_files_come_from_the_disks_of_former_holders() {
     // It may be refused, and happen nevertheless.
     let mut written = 80;
     while journal.status().epoch_number == before.epoch_number || written < 90 {
-        if let Ok(permit) = journal.admit(body(written).len(), Room::Ordinary).await {
+        if let Ok(permit) = journal
+            .admit(body(written).len(), LogReserve::Ordinary)
+            .await
+        {
             let seq = journal.append(permit, &[body(written)]).expect("open");
             let _ = journal.durable(seq).await;
             written += 1;
@@ -164,7 +167,10 @@ async fn too_few_disks_refuse_and_go_on_when_they_are_back() {
     let pending = append(&journal, body(1)).await;
     let error = journal.durable(pending).await.expect_err("one disk of two");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let error = journal.admit(5, Room::Ordinary).await.expect_err("stalled");
+    let error = journal
+        .admit(5, LogReserve::Ordinary)
+        .await
+        .expect_err("stalled");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let state = journal.status().state;
     assert!(matches!(state, JournalState::Stalled(_)), "{state:?}");
@@ -294,7 +300,7 @@ async fn disks_too_small_for_the_journal_are_named_and_left_in_peace() {
     let (journal, _) = open(&world, 2).await.expect("an empty log needs no file");
     tokio::time::sleep(Duration::from_secs(1)).await;
     let refused = async || {
-        let admitted = journal.admit(100, Room::Ordinary);
+        let admitted = journal.admit(100, LogReserve::Ordinary);
         let admitted = tokio::time::timeout(Duration::from_secs(5), admitted).await;
         let error = admitted.expect("an answer").expect_err("no room");
         assert_eq!(error.kind(), ErrorKind::NoSpace);

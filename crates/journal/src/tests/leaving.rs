@@ -247,7 +247,7 @@ async fn a_holder_that_stays_full_is_replaced() {
         // Others are got ready in the background; until then it may be refused.
         let mut tries = 0;
         let permit = loop {
-            match journal.admit(body(n).len(), Room::Ordinary).await {
+            match journal.admit(body(n).len(), LogReserve::Ordinary).await {
                 Ok(permit) => break permit,
                 Err(error) => assert_eq!(error.kind(), ErrorKind::NoSpace),
             }

@@ -14,7 +14,7 @@ async fn accepting(world: &SimWorld) -> Result<(Journal, Recovery), OpenError> {
     Journal::open(world.env(), disks(world), config).await
 }
 
-async fn loss(world: &SimWorld) -> Option<crate::Loss> {
+async fn loss(world: &SimWorld) -> Option<crate::AcceptedLoss> {
     let found = Journal::loss(world.env(), disks(world), config(1)).await;
     found.expect("looked at")
 }

@@ -19,7 +19,7 @@ use dewar_env::Disk;
 use dewar_env::disk::sim::SimWorld;
 use dewar_types::DiskId;
 
-use crate::{Journal, JournalConfig, OpenError, Recovery, Room, Seq};
+use crate::{Journal, JournalConfig, LogReserve, OpenError, Recovery, Seq};
 
 /// Small files, so that tests cross them often.
 fn config(m: usize) -> JournalConfig {
@@ -52,7 +52,7 @@ async fn open(world: &SimWorld, m: usize) -> Result<(Journal, Recovery), OpenErr
 async fn append(journal: &Journal, body: impl Into<Bytes>) -> Seq {
     let body = body.into();
     let permit = journal
-        .admit(body.len(), Room::Ordinary)
+        .admit(body.len(), LogReserve::Ordinary)
         .await
         .expect("room");
     journal

@@ -287,9 +287,9 @@ async fn two_short_openings(first: First) -> Result<bool, OpenError> {
 
 /// Whether anything was lost without this safeguard.
 async fn lost_without(safeguard: &str, first: First) -> bool {
-    dewar_env::sim::points::Points::new(1, Some(safeguard), 0).install();
+    dewar_env::sim::fail_points::FailPoints::new(1, Some(safeguard), 0).install();
     let without = two_short_openings(first).await;
-    dewar_env::sim::points::take();
+    dewar_env::sim::fail_points::take();
     !matches!(without, Ok(true))
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dewar_types::{Error, ErrorKind};
 
 use super::*;
-use crate::{JournalState, Shortage};
+use crate::{JournalState, QuorumShortage};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -46,7 +46,7 @@ async fn opened(
     Journal::open(world.env(), disks, config).await
 }
 
-async fn shortage(world: &SimWorld, old: usize, m: usize) -> Option<Shortage> {
+async fn shortage(world: &SimWorld, old: usize, m: usize) -> Option<QuorumShortage> {
     let found = Journal::shortage(world.env(), with_new(world, old), config(m)).await;
     found.expect("looked at")
 }

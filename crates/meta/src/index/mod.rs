@@ -8,7 +8,7 @@
 //! Two stand behind it: [`MemoryIndex`] (tests) and [`runs`] (sorted files on m+1 disks).
 
 mod memory;
-pub mod runs;
+pub mod sorted_runs;
 
 use std::sync::Arc;
 

@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use dewar_types::{BlobId, Error, ErrorKind};
 
-use super::{Read, Seq};
+use super::{ReadValue, Seq};
 
 /// Preconditions and changes that happen together or not at all. A key may stand in at most one
 /// of `puts`, `deletes` and `adds`; see [`Batch::check`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// What must hold when the batch is put in order.
-    pub require: Vec<Require>,
+    pub require: Vec<Precondition>,
     /// Keys and their new values.
     pub puts: Vec<(Bytes, Bytes)>,
     /// Keys that go; absent ones are no error.
@@ -20,7 +20,7 @@ pub struct Batch {
     /// Records for the change log.
     pub log: Vec<Bytes>,
     /// Bytes of a small object that ride in the same journal record (RECORDS.md section 6).
-    pub carry: Option<Carry>,
+    pub carry: Option<InlineData>,
     /// Whether it leads to room being freed (ids to compact with, a blob forgotten): then it may
     /// use what is kept back for that when the log is nearly full.
     pub frees: bool,
@@ -43,7 +43,7 @@ impl Batch {
     /// # Errors
     /// [`ErrorKind::TooLarge`] or [`ErrorKind::InvalidArgument`], naming the key.
     pub fn check(&self) -> Result<(), Error> {
-        let mut bytes = self.carry.as_ref().map_or(0, Carry::len);
+        let mut bytes = self.carry.as_ref().map_or(0, InlineData::len);
         for (key, value) in &self.puts {
             if value.len() > VALUE_BYTES_MAX {
                 return Err(too_large(key, "value", value.len()));
@@ -58,12 +58,12 @@ impl Batch {
         written.sort_unstable();
         for pair in written.windows(2) {
             if pair[0] == pair[1] {
-                return Err(twice(pair[0]));
+                return Err(duplicate_key(pair[0]));
             }
         }
         for (key, _) in &self.adds {
             if written.binary_search(&&key[..]).is_ok() {
-                return Err(twice(key));
+                return Err(duplicate_key(key));
             }
         }
         written.extend(self.adds.iter().map(|(key, _)| &key[..]));
@@ -83,7 +83,7 @@ impl Batch {
     }
 }
 
-fn twice(key: &[u8]) -> Error {
+fn duplicate_key(key: &[u8]) -> Error {
     Error::new(
         ErrorKind::InvalidArgument,
         format!("a batch writes key {} twice", key.escape_ascii()),
@@ -100,14 +100,14 @@ fn too_large(key: &[u8], what: &str, bytes: usize) -> Error {
 
 /// What must hold for a batch to be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Require {
+pub enum Precondition {
     /// The key has this value (or none), which was read at `read_at`.
     Same {
         /// The key.
         key: Bytes,
         /// The value that was read.
         value: Option<Bytes>,
-        /// [`Read::seq`] of that read.
+        /// [`ReadValue::seq`] of that read.
         read_at: Seq,
     },
     /// No key from `from` up to, not including, `to` exists.
@@ -128,15 +128,15 @@ pub enum Require {
 }
 
 /// What a counter's value says; what is none counts as 0.
-pub(super) fn counted(value: Option<&[u8]>) -> i64 {
+pub(super) fn decode_counter(value: Option<&[u8]>) -> i64 {
     let bytes = value.and_then(|value| value.try_into().ok());
     bytes.map_or(0, i64::from_be_bytes)
 }
 
-impl Require {
+impl Precondition {
     /// The key is still as `read` showed it.
     #[must_use]
-    pub fn same(key: Bytes, read: &Read) -> Self {
+    pub fn same(key: Bytes, read: &ReadValue) -> Self {
         Self::Same {
             key,
             value: read.value.clone(),
@@ -157,7 +157,7 @@ impl Require {
 
 /// A small object's bytes at their place in an open segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Carry {
+pub struct InlineData {
     /// The segment.
     pub segment: BlobId,
     /// Where in the segment's logical space the slot begins, in bytes.
@@ -166,7 +166,7 @@ pub struct Carry {
     pub bytes: Vec<Bytes>,
 }
 
-impl Carry {
+impl InlineData {
     /// Bytes in all.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -8,8 +8,8 @@ mod batch;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 pub mod embedded;
-mod frozen;
 pub mod memory;
+mod read_only;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,17 +19,17 @@ use dewar_env::BoxFuture;
 use dewar_types::Error;
 use thiserror::Error as ThisError;
 
-pub use batch::{BATCH_BYTES_MAX, Batch, Carry, KEY_BYTES_MAX, Require, VALUE_BYTES_MAX};
-pub use frozen::FrozenKv;
+pub use batch::{BATCH_BYTES_MAX, Batch, InlineData, KEY_BYTES_MAX, Precondition, VALUE_BYTES_MAX};
 pub use memory::MemoryKv;
+pub use read_only::ReadOnlyKv;
 
 /// The place of a batch in the one order of all batches; 0 is before the first.
 pub type Seq = u64;
 
-/// A value as a snapshot shows it. Hand `seq` back in a [`Require`], so that an engine can check
+/// A value as a snapshot shows it. Hand `seq` back in a [`Precondition`], so that an engine can check
 /// by sequence alone that nothing changed since.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Read {
+pub struct ReadValue {
     /// The value, if the key exists.
     pub value: Option<Bytes>,
     /// The last batch that this read takes into account.
@@ -51,7 +51,7 @@ pub struct Scan<'a> {
 
 /// What a scan found, in the order asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct ScanPage {
     /// Key and value pairs.
     pub pairs: Vec<(Bytes, Bytes)>,
     /// Whether the limit cut it short.
@@ -64,10 +64,10 @@ pub struct Page {
 /// added to does not exist.
 pub trait KvRead: Send + Sync {
     /// The value of a key.
-    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Read, Error>>;
+    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<ReadValue, Error>>;
 
     /// A part of a range, consistent in itself.
-    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<Page, Error>>;
+    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<ScanPage, Error>>;
 }
 
 /// An engine. Reads on the engine itself show what is durable at the moment of the call.
@@ -84,8 +84,8 @@ pub trait Kv: KvRead {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Seq, CommitError>>;
 
     /// The last batch that was taken, whether it is visible yet or not: what a commit left open is
-    /// decided when reads take this one into account ([`Read::seq`]).
-    fn taken(&self) -> Seq;
+    /// decided when reads take this one into account ([`ReadValue::seq`]).
+    fn last_sequence(&self) -> Seq;
 
     /// Change-log records after `after`, in commit order, at most `limit` batches.
     fn changes(&self, after: Seq, limit: usize) -> BoxFuture<'_, Result<Vec<(Seq, Bytes)>, Error>>;
@@ -96,7 +96,7 @@ const DECIDED_EVERY: Duration = Duration::from_millis(200);
 
 /// Waits until it is decided whether a commit happens that failed without saying so ([`Kv::taken`]
 /// as of then); `false` when the catalog was closed meanwhile.
-pub async fn decided(kv: &Weak<dyn Kv>, taken: Seq) -> bool {
+pub async fn resolve_unknown_commit(kv: &Weak<dyn Kv>, taken: Seq) -> bool {
     loop {
         tokio::time::sleep(DECIDED_EVERY).await;
         let Some(kv) = kv.upgrade() else { return false };

@@ -2,11 +2,11 @@
 
 use dewar_types::{Error, ObjectKey, Timestamp, UploadId, VersionId};
 
+use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::multipart::NewUpload;
-use super::publish::Extra;
+use super::publish::DataChanges;
 use super::record::{ContentCopy, Record, UploadRecord};
-use super::stage::{Committed, Stage};
-use super::turn::Turn;
+use super::retry::ConflictRetry;
 use super::{Actor, Bucket, Tree, keys};
 
 impl Tree {
@@ -22,7 +22,7 @@ impl Tree {
         id: UploadId,
         new: &NewUpload,
     ) -> Result<UploadRecord, Error> {
-        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let (dirs, _) = key.split();
             let chain = self.resolve(bucket, &dirs).await?;
@@ -31,15 +31,15 @@ impl Tree {
             if let Some(value) = &read.value {
                 return UploadRecord::from_value(&at, value);
             }
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             // An upload's id is made as a version's is.
             let initiated = Timestamp(VersionId(id.0).clock());
             let record = new.record(id, actor, initiated, &chain);
             stage.same(at.clone(), &read);
             stage.begin_upload(chain, at, record.clone()).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(record),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(record),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -55,9 +55,9 @@ impl Tree {
         key: &ObjectKey,
         version: VersionId,
         copies: &[ContentCopy],
-        extra: &Extra,
+        extra: &DataChanges,
     ) -> Result<bool, Error> {
-        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let target = self.target(bucket, key).await?;
             let (Some((at, read)), Some(file)) = (&target.slot, target.file()) else {
@@ -67,7 +67,7 @@ impl Tree {
                 return Ok(false);
             }
             let mut record = file.clone();
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.watch(&target.chain);
             stage.same(at.clone(), read);
             stage.release_version(&file.current).await?;
@@ -79,8 +79,8 @@ impl Tree {
             stage.spill_version(&mut record.current)?;
             stage.put(at.clone(), record.to_value());
             match stage.commit().await? {
-                Committed::Done => return Ok(true),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(true),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }

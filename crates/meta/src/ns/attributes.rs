@@ -2,13 +2,13 @@
 
 use dewar_types::{Error, ObjectKey};
 
-use super::charge::Charged;
+use super::batch_builder::{BatchBuilder, CommitOutcome};
+use super::charge::ChargedItem;
 use super::dirs::dir_change;
 use super::publish::change;
-use super::record::{Attributes, ChangeRecord, Entry, Record, Verb};
+use super::record::{ChangeKind, ChangeRecord, Entry, EntryAttributes, Record};
 use super::resolve::not_found;
-use super::stage::{Committed, Stage};
-use super::turn::Turn;
+use super::retry::ConflictRetry;
 use super::{Actor, Bucket, Tree};
 
 impl Tree {
@@ -23,9 +23,9 @@ impl Tree {
         actor: &Actor<'_>,
         bucket: &Bucket,
         key: &ObjectKey,
-        alter: impl Fn(&mut Attributes) -> Result<(), Error>,
-    ) -> Result<Attributes, Error> {
-        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        alter: impl Fn(&mut EntryAttributes) -> Result<(), Error>,
+    ) -> Result<EntryAttributes, Error> {
+        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let target = self.target(bucket, key).await?;
             let (Some((at, read)), Some(Entry::File(file))) = (&target.slot, &target.entry) else {
@@ -40,20 +40,20 @@ impl Tree {
             if file.attributes == before {
                 return Ok(before);
             }
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
             stage.watch(&target.chain);
             stage.same(at.clone(), read);
             file.attributes.ctime = stage.now();
             if let Some(Entry::File(before)) = &target.entry {
-                let after = Charged::Current(&file);
-                stage.recharge(Charged::Current(before), after, &target.chain);
+                let after = ChargedItem::Current(&file);
+                stage.recharge(ChargedItem::Current(before), after, &target.chain);
             }
             stage.put(at.clone(), file.to_value());
             let log = ChangeRecord {
                 version: Some((&file.current).into()),
                 ..change(
-                    Verb::SetAttributes,
+                    ChangeKind::SetAttributes,
                     &target,
                     target.chain.last_id(),
                     before.id,
@@ -61,8 +61,8 @@ impl Tree {
             };
             stage.log(actor, log).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(file.attributes),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(file.attributes),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -76,9 +76,9 @@ impl Tree {
         actor: &Actor<'_>,
         bucket: &Bucket,
         path: &ObjectKey,
-        alter: impl Fn(&mut Attributes) -> Result<(), Error>,
-    ) -> Result<Attributes, Error> {
-        let mut turn = Turn::new(self, bucket.path(path.as_str()));
+        alter: impl Fn(&mut EntryAttributes) -> Result<(), Error>,
+    ) -> Result<EntryAttributes, Error> {
+        let mut turn = ConflictRetry::new(self, bucket.path(path.as_str()));
         loop {
             let chain = self.dir_chain(bucket, path).await?;
             if !self.stands(&chain).await? {
@@ -92,7 +92,7 @@ impl Tree {
             }
             record.implicit = false;
             let above = chain.above();
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
             stage.watch(&chain);
             record.attributes.ctime = stage.now();
@@ -103,7 +103,7 @@ impl Tree {
             let attributes = record.attributes.clone();
             stage.put_dir(key, record);
             let log = dir_change(
-                Verb::SetAttributes,
+                ChangeKind::SetAttributes,
                 bucket,
                 above.last_id(),
                 before.id,
@@ -111,8 +111,8 @@ impl Tree {
             );
             stage.log(actor, log).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(attributes),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(attributes),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }

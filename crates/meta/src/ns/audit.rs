@@ -10,8 +10,8 @@ use dewar_types::{BlobId, EntryId, Error, TenantId, UserId, VersionId, VersionNa
 
 use super::documents::kind_of;
 use super::record::{
-    Counter, DocumentRecord, Entry, Extent, FileRecord, LongRecord, PartRecord, Record, Scope,
-    TenantRecord, UploadRecord, VersionRecord,
+    Counter, CounterScope, DocumentRecord, Entry, Extent, FileRecord, LongRecord, PartRecord,
+    Record, TenantRecord, UploadRecord, VersionRecord,
 };
 use super::{Tree, Usage, charge, ids, keys};
 use crate::kv::{KvRead, Scan};
@@ -40,7 +40,7 @@ struct Auditor<'k> {
     audit: Audit,
     counters: BTreeMap<Bytes, (Counter, i64)>,
     /// Directories that can be reached, with the scopes that count what is in them.
-    dirs: BTreeMap<EntryId, Vec<Scope>>,
+    dirs: BTreeMap<EntryId, Vec<CounterScope>>,
     /// With the documents that each says it has.
     buckets: BTreeMap<EntryId, u64>,
     /// Long lists that something names.
@@ -121,7 +121,7 @@ impl Auditor<'_> {
         self.counters.entry(counter.key()).or_insert((counter, 0)).1 += delta;
     }
 
-    fn charge(&mut self, scope: Scope, usage: Usage) {
+    fn charge(&mut self, scope: CounterScope, usage: Usage) {
         self.count(Counter::Objects(scope), usage.objects as i64);
         self.count(Counter::Bytes(scope), usage.bytes as i64);
     }
@@ -129,7 +129,7 @@ impl Auditor<'_> {
     async fn tenants(&mut self) -> Result<(), Error> {
         for (key, value) in self.table(keys::TENANT).await? {
             let tenant = TenantRecord::from_value(&key, &value)?;
-            let scope = Scope::Tenant(TenantId(tenant.root().0));
+            let scope = CounterScope::Tenant(TenantId(tenant.root().0));
             self.dirs.insert(tenant.root(), vec![scope]);
         }
         Ok(())
@@ -171,12 +171,12 @@ impl Auditor<'_> {
                         let mut inside = scopes.clone();
                         if let Some(settings) = &child.bucket {
                             self.buckets.insert(id, settings.documents);
-                            inside.push(Scope::Bucket(id));
+                            inside.push(CounterScope::Bucket(id));
                         } else {
                             self.audit.dirs += 1;
                         }
                         if child.space.as_ref().is_some_and(|mark| mark.counted) {
-                            inside.push(Scope::Space(id));
+                            inside.push(CounterScope::Space(id));
                         }
                         if self.dirs.insert(id, inside).is_some() {
                             self.fault(format!("directory {id} hangs in two places"));
@@ -194,11 +194,11 @@ impl Auditor<'_> {
         Ok(())
     }
 
-    fn file(&mut self, file: &FileRecord, scopes: &[Scope]) {
+    fn file(&mut self, file: &FileRecord, scopes: &[CounterScope]) {
         self.audit.files += u64::from(file.is_live());
         let mut scopes = scopes.to_vec();
-        scopes.push(Scope::User(file.attributes.owner));
-        scopes.extend(file.attributes.group.map(Scope::Group));
+        scopes.push(CounterScope::User(file.attributes.owner));
+        scopes.extend(file.attributes.group.map(CounterScope::Group));
         for scope in scopes {
             self.charge(scope, charge::of_current(file));
         }
@@ -267,9 +267,9 @@ impl Auditor<'_> {
                     let newer = id >= history.current;
                     let null = version.name() == VersionName::Null;
                     let unsaid = null && history.null.take() != Some(id);
-                    self.charge(Scope::User(owner), charge::of_version(&version));
+                    self.charge(CounterScope::User(owner), charge::of_version(&version));
                     if let Some(group) = version.group {
-                        self.charge(Scope::Group(group), charge::of_version(&version));
+                        self.charge(CounterScope::Group(group), charge::of_version(&version));
                     }
                     if newer {
                         self.fault(format!("version {id} is newer than the current one"));
@@ -325,7 +325,7 @@ impl Auditor<'_> {
 
     async fn uploads(&mut self) -> Result<(), Error> {
         let mut uploads = BTreeSet::new();
-        let counted: BTreeSet<Scope> = self.dirs.values().flatten().copied().collect();
+        let counted: BTreeSet<CounterScope> = self.dirs.values().flatten().copied().collect();
         for (key, value) in self.table(keys::UPLOAD).await? {
             let (bucket, _, upload) = keys::parse_upload(&key)?;
             if !self.buckets.contains_key(&bucket) {
@@ -336,10 +336,10 @@ impl Auditor<'_> {
             let mut usage = charge::of_upload(&record);
             usage.bytes += charge::part_bytes(self.kv, upload).await?;
             let mut scopes = self.dirs.get(&bucket).cloned().unwrap_or_default();
-            let spaces = record.spaces.iter().copied().map(Scope::Space);
+            let spaces = record.spaces.iter().copied().map(CounterScope::Space);
             scopes.extend(spaces.filter(|space| counted.contains(space)));
-            scopes.push(Scope::User(record.owner));
-            scopes.extend(record.group.map(Scope::Group));
+            scopes.push(CounterScope::User(record.owner));
+            scopes.extend(record.group.map(CounterScope::Group));
             for scope in scopes {
                 self.charge(scope, usage);
             }

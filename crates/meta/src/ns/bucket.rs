@@ -8,15 +8,15 @@ use dewar_types::{
     BucketName, Error, ErrorKind, GroupId, ObjectKey, TenantId, TenantName, UserId, VersionId,
 };
 
-use super::dirs::{Purge, dir_change};
+use super::batch_builder::{BatchBuilder, CommitOutcome};
+use super::dirs::{PrunePolicy, dir_change};
 use super::record::{
-    BucketSettings, ChangeRecord, Counter, DirRecord, DocumentKind, ObjectLock, Record, Scope,
-    TenantRecord, Verb, Versioning,
+    BucketSettings, ChangeKind, ChangeRecord, Counter, CounterScope, DirRecord, DocumentKind,
+    ObjectLock, Record, TenantRecord, Versioning,
 };
-use super::stage::{Committed, Stage};
-use super::turn::Turn;
+use super::retry::ConflictRetry;
 use super::{Actor, Bucket, Tenant, Tree, keys};
-use crate::kv::{Read, Require, Scan};
+use crate::kv::{Precondition, ReadValue, Scan};
 
 /// Uploads aborted per page while a bucket is deleted.
 const UPLOADS_PER_PAGE: usize = 100;
@@ -111,17 +111,17 @@ impl Tree {
         } else {
             TenantId(self.ids.entry().await?.0)
         };
-        let mut stage = Stage::new(self);
+        let mut stage = BatchBuilder::new(self);
         let record = TenantRecord {
             id,
             created: stage.now(),
         };
         let key = keys::tenant(name.as_str());
-        stage.require(Require::absent(key.clone()));
+        stage.require(Precondition::absent(key.clone()));
         stage.put(key, record.to_value());
         let change = ChangeRecord {
             stamp: VersionId(0),
-            verb: Verb::CreateTenant,
+            verb: ChangeKind::CreateTenant,
             bucket: dewar_types::EntryId(0),
             parent: dewar_types::EntryId(0),
             entry: record.root(),
@@ -134,11 +134,11 @@ impl Tree {
         };
         stage.log(actor, change).await?;
         match stage.commit().await? {
-            Committed::Done => Ok(Tenant {
+            CommitOutcome::Done => Ok(Tenant {
                 name: name.clone(),
                 id,
             }),
-            Committed::Lost => Err(Error::new(
+            CommitOutcome::Lost => Err(Error::new(
                 ErrorKind::AlreadyExists,
                 format!("tenant {name:?} exists"),
             )),
@@ -217,7 +217,7 @@ impl Tree {
                 return Err(Error::new(kind, format!("bucket {name} exists")));
             }
             let id = self.ids.entry().await?;
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             let record = DirRecord {
                 attributes: stage.attributes(id, actor.user, new.group, 0o755),
                 implicit: false,
@@ -239,7 +239,7 @@ impl Tree {
                 documents: None,
             };
             let key = keys::dir(tenant.root(), name.as_str());
-            stage.require(Require::absent(key.clone()));
+            stage.require(Precondition::absent(key.clone()));
             let documents = new.documents.clone().into_iter();
             let documents: BTreeMap<_, _> =
                 documents.map(|(kind, bytes)| (kind, Some(bytes))).collect();
@@ -250,9 +250,9 @@ impl Tree {
                 stage.put(key, record.to_value());
             }
             let path = bucket.path("");
-            let change = dir_change(Verb::CreateBucket, &bucket, tenant.root(), id, &path);
+            let change = dir_change(ChangeKind::CreateBucket, &bucket, tenant.root(), id, &path);
             stage.log(actor, change).await?;
-            if let Committed::Done = stage.commit().await? {
+            if let CommitOutcome::Done = stage.commit().await? {
                 return Ok(bucket);
             }
         }
@@ -355,11 +355,11 @@ impl Tree {
         emptiness: Emptiness,
     ) -> Result<(), Error> {
         let path = bucket.path("");
-        let mut turn = Turn::around(self, path.clone());
+        let mut turn = ConflictRetry::around(self, path.clone());
         loop {
             let chain = self.resolve(bucket, &[]).await?;
             let empty = match emptiness {
-                Emptiness::Bare => self.purge_empty(bucket.id, Purge::Implicit).await?,
+                Emptiness::Bare => self.purge_empty(bucket.id, PrunePolicy::Implicit).await?,
                 Emptiness::DirectoriesOnly => !self.holds_names(bucket.id).await?,
             };
             let not_empty = || {
@@ -373,32 +373,32 @@ impl Tree {
             self.abort_all(actor, bucket).await?;
             if emptiness == Emptiness::DirectoriesOnly
                 && !self
-                    .purge_empty(bucket.id, Purge::All(&chain.scopes()))
+                    .purge_empty(bucket.id, PrunePolicy::All(&chain.scopes()))
                     .await?
             {
                 return Err(not_empty());
             }
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.watch(&chain);
             let key = chain.last().key.clone();
             stage.vanish(key.clone(), bucket.id);
             let uploads = keys::uploads(bucket.id);
-            stage.require(Require::Empty {
+            stage.require(Precondition::Empty {
                 from: uploads.from,
                 to: uploads.to,
             });
             stage.delete(key);
             stage.drop_documents(bucket.id, &chain.last().record);
             for counter in [
-                Counter::Objects(Scope::Bucket(bucket.id)),
-                Counter::Bytes(Scope::Bucket(bucket.id)),
+                Counter::Objects(CounterScope::Bucket(bucket.id)),
+                Counter::Bytes(CounterScope::Bucket(bucket.id)),
             ] {
                 stage.delete(counter.key());
             }
-            let scope = Scope::Bucket(bucket.id);
+            let scope = CounterScope::Bucket(bucket.id);
             stage.delete(keys::quota(scope));
             let change = dir_change(
-                Verb::DeleteBucket,
+                ChangeKind::DeleteBucket,
                 bucket,
                 bucket.tenant.root(),
                 bucket.id,
@@ -406,11 +406,11 @@ impl Tree {
             );
             stage.log(actor, change).await?;
             match stage.commit().await? {
-                Committed::Done => {
+                CommitOutcome::Done => {
                     self.quotas.forget(scope);
                     return Ok(());
                 }
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -446,7 +446,7 @@ impl Tree {
     ///
     /// # Errors
     /// What the engine says.
-    pub async fn usage(&self, scope: Scope) -> Result<Usage, Error> {
+    pub async fn usage(&self, scope: CounterScope) -> Result<Usage, Error> {
         let kv = self.kv.snapshot();
         let objects = self
             .counter_in(kv.as_ref(), Counter::Objects(scope))
@@ -465,7 +465,7 @@ impl Tree {
         counter: Counter,
     ) -> Result<i64, Error> {
         let key = counter.key();
-        let Read { value, .. } = kv.get(&key).await?;
+        let ReadValue { value, .. } = kv.get(&key).await?;
         value.map_or(Ok(0), |value| {
             super::ids::number(&key, &value).map(u64::cast_signed)
         })

@@ -3,7 +3,7 @@
 //! What makes it safe: every change of the tree requires, in its batch, that each directory on its
 //! path is still as the cache shows it, so a stale entry costs a retry, never a wrong change. For
 //! reads, a batch that moves, marks or removes a directory forgets it here after it became visible
-//! and before its caller hears of success ([`super::stage`] sees to it even when the caller goes
+//! and before its caller hears of success ([`super::batch_builder`] sees to it even when the caller goes
 //! away). A read that began earlier cannot put the old state back: [`DirCache::insert`] refuses
 //! what was read before the last forgetting.
 //!
@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use super::documents::BucketDocuments;
 use super::record::DirRecord;
-use crate::kv::{Read, Require, Seq};
+use crate::kv::{Precondition, ReadValue, Seq};
 
 /// Memory of a directory in the cache beside its value, about.
 const DIR_MEMORY_BYTES: usize = 400;
@@ -64,10 +64,10 @@ impl Dir {
     }
 
     /// The precondition that it is unchanged.
-    pub(super) fn unchanged(&self) -> Require {
-        Require::same(
+    pub(super) fn unchanged(&self) -> Precondition {
+        Precondition::same(
             self.key.clone(),
-            &Read {
+            &ReadValue {
                 value: Some(self.value.clone()),
                 seq: self.seq.load(Ordering::Relaxed),
             },
@@ -159,7 +159,7 @@ impl DirCache {
 
     /// These directories may become others at any moment: they are not remembered until
     /// [`DirCache::admit`].
-    pub(super) fn bar(&self, keys: &[Bytes]) {
+    pub(super) fn block(&self, keys: &[Bytes]) {
         let mut halves = self.halves.lock();
         for key in keys {
             *halves.barred.entry(key.clone()).or_default() += 1;
@@ -169,7 +169,7 @@ impl DirCache {
     }
 
     /// What [`DirCache::bar`] kept out has become what it will be.
-    pub(super) fn admit(&self, keys: &[Bytes]) {
+    pub(super) fn unblock(&self, keys: &[Bytes]) {
         let mut halves = self.halves.lock();
         // What was read before must not come in now.
         halves.generation += 1;
@@ -225,11 +225,11 @@ mod tests {
 
     use super::*;
     use crate::ns::keys;
-    use crate::ns::record::{Attributes, Record};
+    use crate::ns::record::{EntryAttributes, Record};
 
     fn dir(name: &str) -> Arc<Dir> {
         let record = DirRecord {
-            attributes: Attributes {
+            attributes: EntryAttributes {
                 id: EntryId(9),
                 owner: UserId(1),
                 group: None,
@@ -304,16 +304,16 @@ mod tests {
         let moved = dir("moved");
         let keys = [moved.key.clone()];
         cache.insert(cache.generation(), Arc::clone(&moved));
-        cache.bar(&keys);
-        cache.bar(&keys);
+        cache.block(&keys);
+        cache.block(&keys);
         let before = cache.generation();
         cache.insert(before, Arc::clone(&moved));
         assert!(cache.get(&moved.key).is_none());
-        cache.admit(&keys);
+        cache.unblock(&keys);
         cache.insert(cache.generation(), Arc::clone(&moved));
         assert!(cache.get(&moved.key).is_none(), "the other is still open");
         let during = cache.generation();
-        cache.admit(&keys);
+        cache.unblock(&keys);
         cache.insert(during, Arc::clone(&moved));
         assert!(
             cache.get(&moved.key).is_none(),

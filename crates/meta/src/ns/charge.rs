@@ -20,13 +20,13 @@ use std::collections::BTreeMap;
 use dewar_types::{EntryId, Error, GroupId, UserId};
 use minicbor::bytes::ByteVec;
 
+use super::batch_builder::BatchBuilder;
 use super::multipart::OpenUpload;
 use super::record::{
-    Attributes, Counter, DirRecord, FileRecord, PartRecord, Record, Scope, SystemHeaders,
-    UploadRecord, VersionRecord, Versioning,
+    Counter, CounterScope, DirRecord, EntryAttributes, FileRecord, PartRecord, Record,
+    SystemHeaders, UploadRecord, VersionRecord, Versioning,
 };
-use super::resolve::{Chain, Target};
-use super::stage::Stage;
+use super::resolve::{ResolvedName, ResolvedPath};
 use super::versions::owner_of;
 use super::{Bucket, Tree, Usage, keys};
 use crate::kv::{KvRead, Scan};
@@ -82,7 +82,7 @@ fn metadata_bytes(version: &VersionRecord) -> usize {
         + acl_bytes(version.acl.as_ref())
 }
 
-fn xattr_bytes(attributes: &Attributes) -> usize {
+fn xattr_bytes(attributes: &EntryAttributes) -> usize {
     let xattrs = attributes.xattrs.iter();
     xattrs.map(|(name, value)| name.len() + value.len()).sum()
 }
@@ -139,9 +139,12 @@ pub(super) fn of_upload(upload: &UploadRecord) -> Usage {
 }
 
 /// Everything that counts an upload.
-pub(super) fn scopes_of_upload(bucket: &Bucket, upload: &UploadRecord) -> Vec<Scope> {
-    let mut scopes = vec![Scope::Tenant(bucket.tenant.id), Scope::Bucket(bucket.id)];
-    scopes.extend(upload.spaces.iter().copied().map(Scope::Space));
+pub(super) fn scopes_of_upload(bucket: &Bucket, upload: &UploadRecord) -> Vec<CounterScope> {
+    let mut scopes = vec![
+        CounterScope::Tenant(bucket.tenant.id),
+        CounterScope::Bucket(bucket.id),
+    ];
+    scopes.extend(upload.spaces.iter().copied().map(CounterScope::Space));
     scopes.extend(scopes_of_owner((upload.owner, upload.group)));
     scopes
 }
@@ -149,10 +152,13 @@ pub(super) fn scopes_of_upload(bucket: &Bucket, upload: &UploadRecord) -> Vec<Sc
 /// What counts what an account and a group own.
 pub(super) fn scopes_of_owner(
     (owner, group): (UserId, Option<GroupId>),
-) -> impl Iterator<Item = Scope> {
-    [Some(Scope::User(owner)), group.map(Scope::Group)]
-        .into_iter()
-        .flatten()
+) -> impl Iterator<Item = CounterScope> {
+    [
+        Some(CounterScope::User(owner)),
+        group.map(CounterScope::Group),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The bytes of an upload's parts.
@@ -212,10 +218,10 @@ pub(super) async fn uploads_of_space(
     }
 }
 
-impl Stage<'_> {
+impl BatchBuilder<'_> {
     /// A file's current version counts for everything above the target and for its owners (`sign` 1),
     /// or no longer (-1).
-    pub(super) fn charge_current(&mut self, target: &Target, file: &FileRecord, sign: i64) {
+    pub(super) fn charge_current(&mut self, target: &ResolvedName, file: &FileRecord, sign: i64) {
         let owner = (file.attributes.owner, file.attributes.group);
         self.charge(&target.chain, owner, of_current(file), sign);
     }
@@ -223,7 +229,7 @@ impl Stage<'_> {
     /// The same for an older version of `file`, which owns what has no owner of its own.
     pub(super) fn charge_older(
         &mut self,
-        target: &Target,
+        target: &ResolvedName,
         version: &VersionRecord,
         file: &FileRecord,
         sign: i64,
@@ -235,7 +241,7 @@ impl Stage<'_> {
     /// A directory in the last one of `above` changes, comes (`before` is none) or goes.
     pub(super) fn recharge_dir(
         &mut self,
-        above: &Chain,
+        above: &ResolvedPath,
         before: Option<&DirRecord>,
         after: Option<&DirRecord>,
     ) {
@@ -246,7 +252,12 @@ impl Stage<'_> {
     }
 
     /// A version changes into one with other attributes, or into one of another owner.
-    pub(super) fn recharge(&mut self, before: Charged<'_>, after: Charged<'_>, chain: &Chain) {
+    pub(super) fn recharge(
+        &mut self,
+        before: ChargedItem<'_>,
+        after: ChargedItem<'_>,
+        chain: &ResolvedPath,
+    ) {
         for (charged, sign) in [(before, -1), (after, 1)] {
             let (owner, usage) = charged.charge();
             self.charge(chain, owner, usage, sign);
@@ -262,7 +273,7 @@ impl Stage<'_> {
     ) -> Result<(), Error> {
         self.limits_of(&open.chain);
         for scope in scopes_of_upload(&open.chain.bucket, &open.record) {
-            if let Scope::Space(id) = scope
+            if let CounterScope::Space(id) = scope
                 && !open.chain.spaces().any(|space| space == id)
                 && !self.tree().is_counted(id).await?
             {
@@ -280,14 +291,14 @@ impl Stage<'_> {
 
 /// A version that counts.
 #[derive(Clone, Copy)]
-pub(super) enum Charged<'a> {
+pub(super) enum ChargedItem<'a> {
     /// The current version of this file.
     Current(&'a FileRecord),
     /// An older version of this file.
     Older(&'a VersionRecord, &'a FileRecord),
 }
 
-impl Charged<'_> {
+impl ChargedItem<'_> {
     fn charge(self) -> ((UserId, Option<GroupId>), Usage) {
         match self {
             Self::Current(file) => {
@@ -304,7 +315,7 @@ impl Charged<'_> {
 impl Tree {
     /// Whether a space that is not where it was has counters.
     async fn is_counted(&self, space: EntryId) -> Result<bool, Error> {
-        let key = Counter::Objects(Scope::Space(space)).key();
+        let key = Counter::Objects(CounterScope::Space(space)).key();
         Ok(self.kv.get(&key).await?.value.is_some())
     }
 }

@@ -6,17 +6,18 @@ use bytes::Bytes;
 use dewar_types::{ByteRange, Error, ErrorKind, GroupId, ObjectKey, VersionId, VersionName};
 use minicbor::bytes::ByteVec;
 
+use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::condition::Condition;
 use super::publish::{NewFile, Published};
 use super::record::{
-    ContentCopy, Extent, Parts, Retention, ShownChecksum, SystemHeaders, Verb, VersionRecord,
+    ChangeKind, ContentCopy, DisplayedChecksum, Extent, PartSizes, Retention, SystemHeaders,
+    VersionRecord,
 };
-use super::resolve::Target;
-use super::stage::{Committed, Stage};
-use super::turn::Turn;
-use super::versions::{Place, readable};
+use super::resolve::ResolvedName;
+use super::retry::ConflictRetry;
+use super::versions::{VersionLocation, readable};
 use super::{Actor, Bucket, Tree};
-use crate::kv::Read;
+use crate::kv::ReadValue;
 
 /// What a copy keeps of its source besides the content.
 #[derive(Clone, Debug)]
@@ -40,7 +41,7 @@ pub struct CopyOptions {
     /// Storage class of the copy, if not the default.
     pub storage_class: Option<String>,
     /// The checksum to be shown for the copy, if not the source's.
-    pub checksum: Option<ShownChecksum>,
+    pub checksum: Option<DisplayedChecksum>,
     /// What must hold of the source.
     pub source: Condition,
     /// Which version of the source, if not the current one.
@@ -85,11 +86,11 @@ impl Default for CopyOptions {
 }
 
 /// A source of a copy as it was found.
-pub(super) struct Source {
-    pub(super) target: Target,
+pub(super) struct CopySource {
+    pub(super) target: ResolvedName,
     pub(super) version: VersionRecord,
     /// The version's own key and read, when it is an older one.
-    older: Option<(Bytes, Read)>,
+    older: Option<(Bytes, ReadValue)>,
     /// The copies with their extents in full.
     pub(super) copies: Vec<ContentCopy>,
 }
@@ -109,7 +110,7 @@ impl Tree {
         options: &CopyOptions,
     ) -> Result<Published, Error> {
         let id = self.ids.version().await?;
-        let mut turn = Turn::new(self, to.0.path(to.1.as_str()));
+        let mut turn = ConflictRetry::new(self, to.0.path(to.1.as_str()));
         loop {
             let target = self.target(to.0, to.1).await?;
             let current = target.file().map(|file| &file.current);
@@ -118,7 +119,7 @@ impl Tree {
                 continue;
             };
             options.target.check_write(turn.path(), current)?;
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
             stage.watch_source(&source);
             for copy in &source.copies {
@@ -155,13 +156,13 @@ impl Tree {
                 group: options.group,
                 mode: options.mode,
                 xattrs: BTreeMap::new(),
-                verb: Verb::Copy,
+                verb: ChangeKind::Copy,
                 source: Some(source.target.path),
             };
             let published = stage.place(actor, &target, file).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(published),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(published),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -171,10 +172,11 @@ impl Tree {
         &self,
         (bucket, key): (&Bucket, &ObjectKey),
         options: &CopyOptions,
-    ) -> Result<Option<Source>, Error> {
+    ) -> Result<Option<CopySource>, Error> {
         let target = self.target(bucket, key).await?;
         let place = self.place_of(&target, options.source_name).await?;
-        let Place { version, older, .. } = readable(&target.path, place, options.source_name)?;
+        let VersionLocation { version, older, .. } =
+            readable(&target.path, place, options.source_name)?;
         if options
             .source_version
             .is_some_and(|wanted| wanted != version.id)
@@ -196,7 +198,7 @@ impl Tree {
                 ..copy.clone()
             });
         }
-        Ok(Some(Source {
+        Ok(Some(CopySource {
             target,
             version,
             older,
@@ -205,13 +207,13 @@ impl Tree {
     }
 
     /// The part sizes of a version with long lists read in.
-    async fn inline_parts(&self, version: &VersionRecord) -> Result<Option<Parts>, Error> {
+    async fn inline_parts(&self, version: &VersionRecord) -> Result<Option<PartSizes>, Error> {
         let Some(parts) = &version.parts else {
             return Ok(None);
         };
         // A list that is gone means the version is gone; the commit will find that out.
         let runs = self.part_runs(version).await?.unwrap_or_default();
-        Ok(Some(Parts {
+        Ok(Some(PartSizes {
             count: parts.count,
             runs,
             chunks: 0,
@@ -221,9 +223,9 @@ impl Tree {
     }
 }
 
-impl Stage<'_> {
+impl BatchBuilder<'_> {
     /// Requires that the source is still there.
-    pub(super) fn watch_source(&mut self, source: &Source) {
+    pub(super) fn watch_source(&mut self, source: &CopySource) {
         self.watch(&source.target.chain);
         if let Some((key, read)) = &source.target.slot {
             self.same(key.clone(), read);

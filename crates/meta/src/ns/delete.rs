@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use dewar_types::{Error, ErrorKind, ObjectKey, VersionId, VersionName};
 
+use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::condition::Condition;
 use super::record::{VersionRecord, Versioning};
-use super::resolve::Target;
-use super::stage::{Committed, Stage};
-use super::turn::Turn;
+use super::resolve::ResolvedName;
+use super::retry::ConflictRetry;
 use super::versions::Name;
 use super::{Actor, Bucket, Tree};
 
@@ -21,7 +21,7 @@ const DELETES_PER_BATCH: usize = 250;
 
 /// What is to be deleted.
 #[derive(Clone, Debug)]
-pub struct Doomed {
+pub struct DeleteTarget {
     /// The key.
     pub key: ObjectKey,
     /// The version, for good; without one whatever the bucket does with deletes.
@@ -32,7 +32,7 @@ pub struct Doomed {
     pub only: Option<VersionId>,
 }
 
-impl Doomed {
+impl DeleteTarget {
     /// What a key holds, without conditions.
     #[must_use]
     pub fn key(key: ObjectKey) -> Self {
@@ -47,7 +47,7 @@ impl Doomed {
 
 /// What a delete did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
+pub struct DeleteOutcome {
     /// The version that went for good, if one did.
     pub version: Option<VersionRecord>,
     /// The delete marker that hides the file now.
@@ -55,7 +55,7 @@ pub struct Removed {
 }
 
 /// One thing of a list, with its place in it.
-type Wish<'a> = (usize, &'a Doomed);
+type IndexedTarget<'a> = (usize, &'a DeleteTarget);
 
 impl Tree {
     /// Deletes what `key` holds; that there is nothing is no error even under a condition, as S3
@@ -70,25 +70,25 @@ impl Tree {
         &self,
         actor: &Actor<'_>,
         bucket: &Bucket,
-        doomed: &Doomed,
+        doomed: &DeleteTarget,
         bypass: bool,
-    ) -> Result<Removed, Error> {
-        let mut turn = Turn::new(self, bucket.path(doomed.key.as_str()));
+    ) -> Result<DeleteOutcome, Error> {
+        let mut turn = ConflictRetry::new(self, bucket.path(doomed.key.as_str()));
         loop {
             let target = self.target(bucket, &doomed.key).await?;
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             let mut done = stage
                 .carry_out(actor, target, &[(0, doomed)], bypass)
                 .await?;
             let removed = done
                 .pop()
-                .map_or(Ok(Removed::default()), |(_, done)| done)?;
+                .map_or(Ok(DeleteOutcome::default()), |(_, done)| done)?;
             if stage.is_empty() {
                 return Ok(removed);
             }
             match stage.commit().await? {
-                Committed::Done => return Ok(removed),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(removed),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -103,19 +103,19 @@ impl Tree {
         &self,
         actor: &Actor<'_>,
         bucket: &Bucket,
-        list: &[Doomed],
+        list: &[DeleteTarget],
         bypass: bool,
-    ) -> Result<Vec<Result<Removed, Error>>, Error> {
+    ) -> Result<Vec<Result<DeleteOutcome, Error>>, Error> {
         let mut results = Vec::with_capacity(list.len());
         for chunk in list.chunks(DELETES_PER_BATCH) {
             // What one key is named for belongs together, in the order of the list.
-            let mut wishes: BTreeMap<&ObjectKey, Vec<Wish<'_>>> = BTreeMap::new();
+            let mut wishes: BTreeMap<&ObjectKey, Vec<IndexedTarget<'_>>> = BTreeMap::new();
             for wish in chunk.iter().enumerate() {
                 wishes.entry(&wish.1.key).or_default().push(wish);
             }
-            let mut turn = Turn::new(self, bucket.path(""));
+            let mut turn = ConflictRetry::new(self, bucket.path(""));
             let done = loop {
-                let mut stage = Stage::new(self);
+                let mut stage = BatchBuilder::new(self);
                 let mut done = Vec::with_capacity(chunk.len());
                 for (key, wishes) in &wishes {
                     let target = self.target(bucket, key).await?;
@@ -125,8 +125,8 @@ impl Tree {
                     break done;
                 }
                 match stage.commit().await {
-                    Ok(Committed::Done) => break done,
-                    Ok(Committed::Lost) => turn.lost().await?,
+                    Ok(CommitOutcome::Done) => break done,
+                    Ok(CommitOutcome::Lost) => turn.lost().await?,
                     // A delete marker does not fit, and the others are not to suffer for it.
                     Err(error) if error.kind() == ErrorKind::Quota => {
                         break self.delete_singly(actor, bucket, chunk, bypass).await;
@@ -148,9 +148,9 @@ impl Tree {
         &self,
         actor: &Actor<'_>,
         bucket: &Bucket,
-        list: &[Doomed],
+        list: &[DeleteTarget],
         bypass: bool,
-    ) -> Vec<(usize, Result<Removed, Error>)> {
+    ) -> Vec<(usize, Result<DeleteOutcome, Error>)> {
         let mut done = Vec::with_capacity(list.len());
         for (place, doomed) in list.iter().enumerate() {
             done.push((place, self.delete(actor, bucket, doomed, bypass).await));
@@ -159,15 +159,15 @@ impl Tree {
     }
 }
 
-impl Stage<'_> {
+impl BatchBuilder<'_> {
     /// Deletes what is wished of one name. What is refused leaves the others as they are.
     async fn carry_out(
         &mut self,
         actor: &Actor<'_>,
-        target: Target,
-        wishes: &[Wish<'_>],
+        target: ResolvedName,
+        wishes: &[IndexedTarget<'_>],
         bypass: bool,
-    ) -> Result<Vec<(usize, Result<Removed, Error>)>, Error> {
+    ) -> Result<Vec<(usize, Result<DeleteOutcome, Error>)>, Error> {
         let versioning = target.chain.versioning();
         // What a marker needs: nothing else changes where the directory is missing.
         let makes = versioning != Versioning::Off
@@ -190,12 +190,12 @@ impl Stage<'_> {
             };
             let found = found.filter(|found| doomed.only.is_none_or(|only| only == found.id));
             if found.is_none() && doomed.only.is_some() {
-                results.push((*place, Ok(Removed::default())));
+                results.push((*place, Ok(DeleteOutcome::default())));
                 continue;
             }
             let marks = doomed.version.is_none() && versioning != Versioning::Off;
             if found.is_none() && !(marks && doomed.condition.is_none()) {
-                results.push((*place, Ok(Removed::default())));
+                results.push((*place, Ok(DeleteOutcome::default())));
                 continue;
             }
             if let Some(version) = &found
@@ -212,7 +212,7 @@ impl Stage<'_> {
                         self.keep_to_quotas();
                     }
                     let marker = name.mark(self, actor, versioning).await?;
-                    Removed {
+                    DeleteOutcome {
                         version: None,
                         marker: Some(marker),
                     }
@@ -223,12 +223,12 @@ impl Stage<'_> {
                 }
                 Some(version) => {
                     name.remove(self, actor, &version, bypass).await?;
-                    Removed {
+                    DeleteOutcome {
                         version: Some(version),
                         marker: None,
                     }
                 }
-                None => Removed::default(),
+                None => DeleteOutcome::default(),
             };
             changed = true;
             results.push((*place, Ok(removed)));

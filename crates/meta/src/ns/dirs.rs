@@ -2,14 +2,14 @@
 
 use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey, VersionId};
 
+use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::effort::{Effort, ListBudget};
-use super::record::{ChangeRecord, DirRecord, Entry, Record, Scope, Verb};
-use super::resolve::{Chain, not_found};
-use super::stage::{Committed, Stage};
-use super::turn::Turn;
-use super::walk::{Living, Step, Walk, has_live};
+use super::record::{ChangeKind, ChangeRecord, CounterScope, DirRecord, Entry, Record};
+use super::resolve::{ResolvedPath, not_found};
+use super::retry::ConflictRetry;
+use super::walk::{Liveness, Walk, WalkStep, has_live};
 use super::{Actor, Bucket, Tree, charge, keys};
-use crate::kv::{Read, Scan};
+use crate::kv::{ReadValue, Scan};
 
 /// Entries read at once.
 const PAGE: usize = 1000;
@@ -20,12 +20,12 @@ const VISIBLE_NAMES_MAX: usize = 1000;
 
 /// Which directories go where nothing else is.
 #[derive(Clone, Copy)]
-pub(super) enum Purge<'s> {
+pub(super) enum PrunePolicy<'s> {
     /// Those that only slashes of keys made.
     Implicit,
     /// Also those that were made on request, and spaces with their limits. These scopes count what is in the
     /// directory where it begins, whatever happens meanwhile.
-    All(&'s [Scope]),
+    All(&'s [CounterScope]),
 }
 
 /// How to make a directory.
@@ -69,7 +69,7 @@ impl Tree {
         path: &ObjectKey,
         options: DirOptions,
     ) -> Result<DirRecord, Error> {
-        let mut turn = Turn::new(self, bucket.path(path.as_str()));
+        let mut turn = ConflictRetry::new(self, bucket.path(path.as_str()));
         loop {
             let (parents, name) = path.split();
             let above = self.resolve(bucket, &parents).await?;
@@ -77,7 +77,7 @@ impl Tree {
                 return Err(not_found(&bucket.path(&parents.join("/"))));
             }
             let chain = self.dir_chain(bucket, path).await?;
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
             stage.watch(&above);
             stage.watch(&chain);
@@ -105,11 +105,11 @@ impl Tree {
             // One that was there and invisible changes what the cache knows of it.
             stage.forget(key.clone());
             stage.put_dir(key, record.clone());
-            let change = dir_change(Verb::MakeDir, bucket, parent, id, turn.path());
+            let change = dir_change(ChangeKind::MakeDir, bucket, parent, id, turn.path());
             stage.log(actor, change).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(record),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(record),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -124,20 +124,20 @@ impl Tree {
         bucket: &Bucket,
         path: &ObjectKey,
     ) -> Result<(), Error> {
-        let mut turn = Turn::new(self, bucket.path(path.as_str()));
+        let mut turn = ConflictRetry::new(self, bucket.path(path.as_str()));
         loop {
             let chain = self.dir_chain(bucket, path).await?;
             if !self.stands(&chain).await? {
                 return Err(not_found(turn.path()));
             }
             let id = chain.last_id();
-            if !self.purge_empty(id, Purge::Implicit).await? {
+            if !self.purge_empty(id, PrunePolicy::Implicit).await? {
                 return Err(Error::new(
                     ErrorKind::NotEmpty,
                     format!("directory {} is not empty", turn.path()),
                 ));
             }
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.watch(&chain);
             stage.vanish(chain.last().key.clone(), id);
             stage.delete(chain.last().key.clone());
@@ -147,25 +147,31 @@ impl Tree {
             let above = chain.above();
             stage.recharge_dir(&above, Some(&chain.last().record), None);
             stage.hint(&above).await?;
-            let change = dir_change(Verb::RemoveDir, bucket, above.last_id(), id, turn.path());
+            let change = dir_change(
+                ChangeKind::RemoveDir,
+                bucket,
+                above.last_id(),
+                id,
+                turn.path(),
+            );
             stage.log(actor, change).await?;
             match stage.commit().await? {
-                Committed::Done => {
-                    self.quotas.forget(Scope::Space(id));
+                CommitOutcome::Done => {
+                    self.quotas.forget(CounterScope::Space(id));
                     return Ok(());
                 }
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
 
     /// Whether the whole path of the chain exists for users.
-    pub(super) async fn stands(&self, chain: &Chain) -> Result<bool, Error> {
+    pub(super) async fn stands(&self, chain: &ResolvedPath) -> Result<bool, Error> {
         Ok(chain.missing.is_none() && self.is_visible(chain).await?)
     }
 
     /// Whether the last directory of the chain exists for users.
-    pub(super) async fn is_visible(&self, chain: &Chain) -> Result<bool, Error> {
+    pub(super) async fn is_visible(&self, chain: &ResolvedPath) -> Result<bool, Error> {
         let dir = &chain.last().record;
         if !dir.implicit {
             return Ok(true);
@@ -178,7 +184,7 @@ impl Tree {
         let live = has_live(
             kv.as_ref(),
             dir.attributes.id,
-            Living::Explicit,
+            Liveness::Explicit,
             &mut effort,
         );
         Ok(live.await?.unwrap_or(true))
@@ -199,8 +205,8 @@ impl Tree {
         while let Some(step) = walk.next().await? {
             effort.look().await?;
             match step {
-                Step::File(..) | Step::Symlink(_) => return Ok(true),
-                Step::Dir(path, dir) => walk.enter(path, &dir),
+                WalkStep::File(..) | WalkStep::Symlink(_) => return Ok(true),
+                WalkStep::Dir(path, dir) => walk.enter(path, &dir),
             }
         }
         Ok(false)
@@ -211,11 +217,15 @@ impl Tree {
     ///
     /// # Errors
     /// `Conflict` when others change what is below for too long; what the engine says.
-    pub(super) async fn purge_empty(&self, dir: EntryId, purge: Purge<'_>) -> Result<bool, Error> {
+    pub(super) async fn purge_empty(
+        &self,
+        dir: EntryId,
+        purge: PrunePolicy<'_>,
+    ) -> Result<bool, Error> {
         // Directories on the way down: id, and key and content of its entry but for the first.
-        let mut open: Vec<(EntryId, Option<(bytes::Bytes, Read)>)> = vec![(dir, None)];
+        let mut open: Vec<(EntryId, Option<(bytes::Bytes, ReadValue)>)> = vec![(dir, None)];
         let mut inside = 0;
-        let mut turn = Turn::around(self, format!("directory {dir}"));
+        let mut turn = ConflictRetry::around(self, format!("directory {dir}"));
         while let Some((dir, _)) = open.last() {
             let dir = *dir;
             if let Some((key, read)) = self.first_entry(dir).await? {
@@ -224,7 +234,7 @@ impl Tree {
                 };
                 match Entry::from_value(&key, value)? {
                     Entry::Dir(child)
-                        if matches!(purge, Purge::All(_))
+                        if matches!(purge, PrunePolicy::All(_))
                             || (child.implicit && child.space.is_none()) =>
                     {
                         inside += 1;
@@ -240,7 +250,7 @@ impl Tree {
             let Some((_, Some((key, read)))) = open.pop() else {
                 break;
             };
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.same(key.clone(), &read);
             stage.delete(key.clone());
             let record = match &read.value {
@@ -251,7 +261,7 @@ impl Tree {
             if space {
                 stage.drop_space(dir);
             }
-            if let (Purge::All(outside), Some(record)) = (purge, &record) {
+            if let (PrunePolicy::All(outside), Some(record)) = (purge, &record) {
                 let mut scopes = outside.to_vec();
                 for (id, entry) in &open {
                     let Some((key, read)) = entry else { continue };
@@ -259,7 +269,7 @@ impl Tree {
                     stage.same(key.clone(), read);
                     let Some(value) = &read.value else { continue };
                     if DirRecord::from_value(key, value)?.space.is_some() {
-                        scopes.push(Scope::Space(*id));
+                        scopes.push(CounterScope::Space(*id));
                     }
                 }
                 scopes.extend(charge::scopes_of_owner((record.attributes.owner, None)));
@@ -267,9 +277,9 @@ impl Tree {
             }
             stage.vanish(key, dir);
             match stage.commit().await? {
-                Committed::Done if space => self.quotas.forget(Scope::Space(dir)),
-                Committed::Done => {}
-                Committed::Lost => {
+                CommitOutcome::Done if space => self.quotas.forget(CounterScope::Space(dir)),
+                CommitOutcome::Done => {}
+                CommitOutcome::Lost => {
                     // Somebody put something there, or removed it too: the collector of empty
                     // directories does the same at its own pace.
                     turn.lost().await?;
@@ -292,7 +302,7 @@ impl Tree {
         Ok(page.await?.pairs.is_empty())
     }
 
-    async fn first_entry(&self, dir: EntryId) -> Result<Option<(bytes::Bytes, Read)>, Error> {
+    async fn first_entry(&self, dir: EntryId) -> Result<Option<(bytes::Bytes, ReadValue)>, Error> {
         let range = keys::entries(dir);
         let page = self.kv.scan(Scan {
             from: &range.from,
@@ -304,13 +314,13 @@ impl Tree {
         let seq = page.seq;
         Ok(page.pairs.into_iter().next().map(|(key, value)| {
             let value = Some(value);
-            (key, Read { value, seq })
+            (key, ReadValue { value, seq })
         }))
     }
 }
 
 pub(super) fn dir_change(
-    verb: Verb,
+    verb: ChangeKind,
     bucket: &Bucket,
     parent: EntryId,
     entry: EntryId,

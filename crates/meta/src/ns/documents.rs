@@ -23,12 +23,12 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use dewar_types::{EntryId, Error, ErrorKind, Timestamp, VersionId};
 
+use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::dirs::dir_change;
 use super::record::{
-    BucketSettings, ChangeRecord, DirRecord, DocumentKind, DocumentRecord, Record, Verb,
+    BucketSettings, ChangeKind, ChangeRecord, DirRecord, DocumentKind, DocumentRecord, Record,
 };
-use super::stage::{Committed, Stage};
-use super::turn::Turn;
+use super::retry::ConflictRetry;
 use super::{Actor, Bucket, Tree, keys};
 use crate::kv::{KvRead, Scan};
 
@@ -172,7 +172,7 @@ impl Tree {
         change: impl Fn(&mut BucketChange<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let path = bucket.path("");
-        let mut turn = Turn::new(self, path.clone());
+        let mut turn = ConflictRetry::new(self, path.clone());
         loop {
             let chain = self.resolve(bucket, &[]).await?;
             let dir = chain.last();
@@ -194,7 +194,7 @@ impl Tree {
                 return Ok(());
             }
             settings.revision += 1;
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.watch(&chain);
             for (kind, content) in &changes {
                 match content {
@@ -211,7 +211,7 @@ impl Tree {
             let log = ChangeRecord {
                 documents: kinds,
                 ..dir_change(
-                    Verb::ConfigureBucket,
+                    ChangeKind::ConfigureBucket,
                     bucket,
                     bucket.tenant.root(),
                     bucket.id,
@@ -220,8 +220,8 @@ impl Tree {
             };
             stage.log(actor, log).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(()),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(()),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -265,7 +265,7 @@ pub(super) fn kind_of(key: &Bytes) -> Result<DocumentKind, Error> {
     })
 }
 
-impl Stage<'_> {
+impl BatchBuilder<'_> {
     /// Puts and deletes documents; the bucket's entry is the caller's.
     pub(super) async fn put_documents(
         &mut self,

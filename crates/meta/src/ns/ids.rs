@@ -16,7 +16,7 @@ use dewar_types::{BlobId, EntryId, Error, ErrorKind, UploadId, VersionId, Zone};
 use parking_lot::Mutex;
 
 use super::keys;
-use crate::kv::{Batch, CommitError, Kv, Require};
+use crate::kv::{Batch, CommitError, Kv, Precondition};
 
 /// Numbers reserved at a time.
 const RANGE: u64 = 1 << 16;
@@ -257,7 +257,7 @@ impl Ids {
             puts.push((keys::ids(LOST), encode_ranges(&ranges)));
         }
         let batch = Batch {
-            require: vec![Require::same(key, &read)],
+            require: vec![Precondition::same(key, &read)],
             puts,
             frees: true,
             ..Batch::default()
@@ -379,7 +379,7 @@ impl Ids {
                 return Ok((stored, new));
             }
             let batch = Batch {
-                require: vec![Require::same(key.clone(), &read)],
+                require: vec![Precondition::same(key.clone(), &read)],
                 puts: vec![(key.clone(), Bytes::copy_from_slice(&new.to_be_bytes()))],
                 // Opening and compacting need ids, and are what empties a full journal.
                 frees: true,

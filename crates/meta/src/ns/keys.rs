@@ -31,7 +31,7 @@
 //! In table `e` a file `a` sorts as `a` and a directory `a` as `a/`. Names hold no `/`, so walking
 //! directories depth-first in key order visits whole paths in byte order, as S3 lists them.
 
-use super::record::{Counter, Scope};
+use super::record::{Counter, CounterScope};
 use bytes::{BufMut, Bytes, BytesMut};
 use dewar_types::{BlobId, DiskId, EntryId, Error, ErrorKind, TenantId, UploadId, VersionId};
 
@@ -465,7 +465,7 @@ pub fn parse_dead(key: &[u8]) -> Result<(BlobId, u32), Error> {
 
 /// The quota of what a counter counts.
 #[must_use]
-pub fn quota(scope: Scope) -> Bytes {
+pub fn quota(scope: CounterScope) -> Bytes {
     let counter = Counter::Bytes(scope).key();
     build(&[&[QUOTA], counter.get(1..).unwrap_or_default()])
 }
@@ -480,7 +480,7 @@ pub fn quotas() -> KeyRange {
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] when it is no such key.
-pub fn parse_quota(key: &[u8]) -> Result<Scope, Error> {
+pub fn parse_quota(key: &[u8]) -> Result<CounterScope, Error> {
     let counter = build(&[&[COUNTER], key.get(1..).unwrap_or_default()]);
     let scope = Counter::scope_of_bytes(&counter).filter(|_| key.first() == Some(&QUOTA));
     scope.ok_or_else(|| corrupt(key, "quota"))

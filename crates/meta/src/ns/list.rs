@@ -9,7 +9,7 @@ use dewar_types::{Error, ErrorKind};
 
 use super::effort::{Effort, ListBudget};
 use super::record::{DirRecord, FileRecord};
-use super::walk::{Living, Step, Walk, has_live};
+use super::walk::{Liveness, Walk, WalkStep, has_live};
 use super::{Bucket, Tree, keys};
 
 /// Most items of one page.
@@ -80,12 +80,12 @@ impl Listing {
 }
 
 /// Decides what is rolled up.
-pub(super) struct Rule<'a> {
+pub(super) struct RollUpRule<'a> {
     pub(super) prefix: &'a str,
     pub(super) delimiter: Option<&'a str>,
 }
 
-impl<'a> Rule<'a> {
+impl<'a> RollUpRule<'a> {
     pub(super) fn new(prefix: &'a str, delimiter: Option<&'a str>) -> Self {
         Self {
             prefix,
@@ -115,7 +115,7 @@ impl<'a> Rule<'a> {
 }
 
 /// What becomes of a directory in a listing.
-pub(super) enum Below {
+pub(super) enum SubtreeListing {
     Shown,
     Hidden,
     /// The page ends before it.
@@ -124,7 +124,7 @@ pub(super) enum Below {
 
 /// How far a page has come, for one that has to end before it is full.
 #[derive(Default)]
-pub(super) struct Progress {
+pub(super) struct ListProgress {
     /// All names up to this one have been dealt with.
     cut: Option<String>,
     /// A rolled-up prefix some of whose names have been passed over; the ones after them may live.
@@ -133,7 +133,7 @@ pub(super) struct Progress {
     entered: Option<String>,
 }
 
-impl Progress {
+impl ListProgress {
     /// The walk has come to `path`.
     pub(super) fn pass(&mut self, path: &str) {
         if let Some(dir) = self.entered.take_if(|dir| dir != path) {
@@ -162,14 +162,14 @@ impl Progress {
 
     /// What becomes of a directory that is rolled up to `prefix`, by whether something lives in it. With
     /// a page of its own it is clear, or shown.
-    pub(super) fn judge(&mut self, lives: Option<bool>, prefix: &str) -> Below {
+    pub(super) fn judge(&mut self, lives: Option<bool>, prefix: &str) -> SubtreeListing {
         match lives {
             Some(false) => {
                 self.within(prefix);
-                Below::Hidden
+                SubtreeListing::Hidden
             }
-            None if self.cut.is_some() => Below::Unclear,
-            Some(true) | None => Below::Shown,
+            None if self.cut.is_some() => SubtreeListing::Unclear,
+            Some(true) | None => SubtreeListing::Shown,
         }
     }
 
@@ -209,7 +209,7 @@ impl Tree {
         let kv = self.kv.snapshot();
         let kv = kv.as_ref();
         self.bucket_in(kv, bucket).await?;
-        let rule = Rule::new(query.prefix, query.delimiter);
+        let rule = RollUpRule::new(query.prefix, query.delimiter);
         let max = query.max.min(LIST_MAX);
         let mut listing = Listing::default();
         if max == 0 {
@@ -218,7 +218,7 @@ impl Tree {
         let mut walk = Walk::new(kv, bucket.id, 32.min(max + 1));
         walk.seek(&rule.start(query.after)).await?;
         let mut effort = Effort::new(budget);
-        let mut progress = Progress::default();
+        let mut progress = ListProgress::default();
         while let Some(step) = walk.next().await? {
             progress.pass(step.path());
             if !effort.look().await?
@@ -231,16 +231,16 @@ impl Tree {
                 break;
             }
             let (item, skip) = match step {
-                Step::Symlink(_) => continue,
-                Step::File(key, _) if !key.starts_with(rule.prefix) => break,
-                Step::File(key, file) if !file.is_live() => {
+                WalkStep::Symlink(_) => continue,
+                WalkStep::File(key, _) if !key.starts_with(rule.prefix) => break,
+                WalkStep::File(key, file) if !file.is_live() => {
                     match rule.rolled(&key) {
                         Some(prefix) => progress.within(prefix),
                         None => progress.done(key),
                     }
                     continue;
                 }
-                Step::File(key, file) => match rule.rolled(&key) {
+                WalkStep::File(key, file) => match rule.rolled(&key) {
                     None => (Listed::File { key, file }, None),
                     Some(prefix) => {
                         let skip = keys::after_prefix(prefix.as_bytes());
@@ -248,13 +248,13 @@ impl Tree {
                         (Listed::Prefix { prefix, dir: None }, Some(skip))
                     }
                 },
-                Step::Dir(path, dir) if rule.prefix.starts_with(&path) => {
+                WalkStep::Dir(path, dir) if rule.prefix.starts_with(&path) => {
                     progress.entered(&path);
                     walk.enter(path, &dir);
                     continue;
                 }
-                Step::Dir(path, _) if !path.starts_with(rule.prefix) => break,
-                Step::Dir(path, dir) => {
+                WalkStep::Dir(path, _) if !path.starts_with(rule.prefix) => break,
+                WalkStep::Dir(path, dir) => {
                     let Some(prefix) = rule.rolled(&path) else {
                         progress.entered(&path);
                         walk.enter(path, &dir);
@@ -262,16 +262,16 @@ impl Tree {
                     };
                     let stands = query.explicit_dirs && !dir.implicit;
                     let living = if query.explicit_dirs {
-                        Living::Explicit
+                        Liveness::Explicit
                     } else {
-                        Living::Readable
+                        Liveness::Readable
                     };
                     if !stands {
                         let below = has_live(kv, dir.attributes.id, living, &mut effort);
                         match progress.judge(below.await?, prefix) {
-                            Below::Shown => {}
-                            Below::Hidden => continue,
-                            Below::Unclear => {
+                            SubtreeListing::Shown => {}
+                            SubtreeListing::Hidden => continue,
+                            SubtreeListing::Unclear => {
                                 listing.next = progress.cut().map(|(next, _)| next);
                                 break;
                             }

@@ -5,10 +5,10 @@
 use dewar_types::{EntryId, Error, VersionId, VersionName};
 
 use super::effort::{Effort, ListBudget};
-use super::list::{Below, LIST_MAX, Progress, Rule};
+use super::list::{LIST_MAX, ListProgress, RollUpRule, SubtreeListing};
 use super::record::{FileRecord, Record, VersionRecord};
 use super::versions::owner_of;
-use super::walk::{Living, Step, Walk, has_live};
+use super::walk::{Liveness, Walk, WalkStep, has_live};
 use super::{Bucket, Tree, keys};
 use crate::kv::{KvRead, Scan};
 
@@ -83,7 +83,7 @@ impl Tree {
         let kv = self.kv.snapshot();
         let kv = kv.as_ref();
         self.bucket_in(kv, bucket).await?;
-        let rule = Rule::new(query.prefix, query.delimiter);
+        let rule = RollUpRule::new(query.prefix, query.delimiter);
         let max = query.max.min(LIST_MAX);
         let mut listing = VersionListing::default();
         if max == 0 {
@@ -101,7 +101,7 @@ impl Tree {
         let mut walk = Walk::new(kv, bucket.id, 32.min(max + 1));
         walk.seek(&start).await?;
         let mut effort = Effort::new(budget);
-        let mut progress = Progress::default();
+        let mut progress = ListProgress::default();
         'walk: while let Some(step) = walk.next().await? {
             progress.pass(step.path());
             if !effort.look().await?
@@ -111,9 +111,9 @@ impl Tree {
                 break;
             }
             let (prefix, skip) = match step {
-                Step::Symlink(_) => continue,
-                Step::File(key, _) if !key.starts_with(rule.prefix) => break,
-                Step::File(key, file) => match rule.rolled(&key) {
+                WalkStep::Symlink(_) => continue,
+                WalkStep::File(key, _) if !key.starts_with(rule.prefix) => break,
+                WalkStep::File(key, file) => match rule.rolled(&key) {
                     None => {
                         let after = within
                             .filter(|(marker, _)| *marker == key)
@@ -142,23 +142,23 @@ impl Tree {
                         (prefix.to_owned(), skip)
                     }
                 },
-                Step::Dir(path, dir) if rule.prefix.starts_with(&path) => {
+                WalkStep::Dir(path, dir) if rule.prefix.starts_with(&path) => {
                     progress.entered(&path);
                     walk.enter(path, &dir);
                     continue;
                 }
-                Step::Dir(path, _) if !path.starts_with(rule.prefix) => break,
-                Step::Dir(path, dir) => {
+                WalkStep::Dir(path, _) if !path.starts_with(rule.prefix) => break,
+                WalkStep::Dir(path, dir) => {
                     let Some(prefix) = rule.rolled(&path) else {
                         progress.entered(&path);
                         walk.enter(path, &dir);
                         continue;
                     };
-                    let below = has_live(kv, dir.attributes.id, Living::Version, &mut effort);
+                    let below = has_live(kv, dir.attributes.id, Liveness::Version, &mut effort);
                     match progress.judge(below.await?, prefix) {
-                        Below::Shown => {}
-                        Below::Hidden => continue,
-                        Below::Unclear => {
+                        SubtreeListing::Shown => {}
+                        SubtreeListing::Hidden => continue,
+                        SubtreeListing::Unclear => {
                             listing.next = ended_at(&listing, &mut progress);
                             break;
                         }
@@ -185,7 +185,7 @@ impl Tree {
 /// Where a page ends that has to end before it is full.
 fn ended_at(
     listing: &VersionListing,
-    progress: &mut Progress,
+    progress: &mut ListProgress,
 ) -> Option<(String, Option<VersionId>)> {
     let (name, _) = progress.cut()?;
     let last = listing.items.last().map(ListedVersion::marker);

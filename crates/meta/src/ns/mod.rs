@@ -50,6 +50,7 @@
 mod adopt;
 mod attributes;
 pub mod audit;
+mod batch_builder;
 mod bucket;
 mod cache;
 mod charge;
@@ -74,11 +75,10 @@ mod relocate;
 mod rename;
 mod reservation;
 mod resolve;
+mod retry;
 mod space;
-mod stage;
 #[cfg(test)]
 mod tests;
-mod turn;
 mod versions;
 mod walk;
 
@@ -94,7 +94,7 @@ pub use bucket::{BucketPage, BucketQuery, Emptiness, ListedBucket, NewBucket, Us
 pub use charge::METADATA_FREE;
 pub use condition::{Condition, ETags};
 pub use copy::{CopyHeaders, CopyOptions};
-pub use delete::{Doomed, Removed};
+pub use delete::{DeleteOutcome, DeleteTarget};
 pub use dirs::DirOptions;
 pub use documents::{BucketChange, BucketDocument, BucketDocuments, DOCUMENT_BYTES_MAX};
 pub use effort::{LIST_NAMES_MAX, ListBudget, ListGate};
@@ -103,24 +103,24 @@ pub use ids::{IdKind, Ids, lineage_key};
 pub use list::{LIST_MAX, ListQuery, Listed, Listing};
 pub use list_versions::{ListedVersion, VersionListing, VersionQuery};
 pub use multipart::{
-    CompletePart, Join, Joined, ListedUpload, NewPart, NewUpload, OpenUploadEntry, PART_NUMBER_MAX,
-    PartNames, PartPage, UploadPage, UploadQuery, UploadUsage,
+    CompleteFn, CompletePart, CompletedObject, ListedUpload, NewPart, NewUpload, OpenUploadEntry,
+    PART_NUMBER_MAX, PartNames, PartPage, UploadPage, UploadQuery, UploadUsage,
 };
-pub use publish::{Extra, NewVersion, Published};
+pub use publish::{DataChanges, NewVersion, Published};
 pub use quota::{Quota, SetQuota};
-pub use reclaim::{Reclaimed, Unnamed};
-pub use relocate::Moved;
+pub use reclaim::{ReclaimReport, UnreferencedBlob};
+pub use relocate::Relocation;
 pub use rename::RenameOptions;
 pub use reservation::Reservation;
-pub use versions::{Circumstances, VersionAttributes};
+pub use versions::{ChangeContext, VersionAttributes};
 
 use self::cache::DirCache;
 use self::record::{
     ChangeRecord, ContentCopy, Entry, Extent, FileRecord, LongRecord, PartRun, Record,
     VersionRecord,
 };
-use self::turn::Contended;
-use crate::kv::{Kv, Read, Seq};
+use self::retry::ContentionLocks;
+use crate::kv::{Kv, ReadValue, Seq};
 
 /// Directories remembered.
 const DIRS_CACHED: usize = 65_536;
@@ -136,19 +136,19 @@ pub struct Tree {
     env: Env,
     ids: Arc<Ids>,
     cache: Arc<DirCache>,
-    contended: Arc<Contended>,
+    contended: Arc<ContentionLocks>,
     quotas: Arc<quota::Quotas>,
 }
 
 /// A file, and what must stay so for a change that depends on it.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FileLookup {
     /// Its record.
     pub file: FileRecord,
     /// Its key in the catalog.
     pub key: Bytes,
-    /// The read that found it, for [`crate::kv::Require::same`].
-    pub read: Read,
+    /// The read that found it, for [`crate::kv::Precondition::same`].
+    pub read: ReadValue,
 }
 
 impl Tree {
@@ -164,7 +164,7 @@ impl Tree {
             env,
             ids,
             cache: Arc::new(DirCache::new(DIRS_CACHED, DIRS_CACHED_BYTES_DEFAULT)),
-            contended: Arc::new(Contended::new()),
+            contended: Arc::new(ContentionLocks::new()),
             quotas,
         };
         let default = TenantName::default();
@@ -209,11 +209,15 @@ impl Tree {
     ///
     /// # Errors
     /// `NoSuchBucket`; what the engine says.
-    pub async fn lookup(&self, bucket: &Bucket, key: &ObjectKey) -> Result<Option<Found>, Error> {
+    pub async fn lookup(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+    ) -> Result<Option<FileLookup>, Error> {
         let target = self.target(bucket, key).await?;
         Ok(match (target.slot, target.entry) {
             (Some((key, read)), Some(Entry::File(file))) if file.is_live() => {
-                Some(Found { file, key, read })
+                Some(FileLookup { file, key, read })
             }
             _ => None,
         })

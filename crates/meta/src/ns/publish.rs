@@ -9,17 +9,17 @@ use dewar_types::{
 };
 use minicbor::bytes::ByteVec;
 
+use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::condition::Condition;
 use super::record::{
-    ChangeRecord, ContentCopy, ETag, EncryptionRecord, Extent, Parts, Retention, ShownChecksum,
-    SystemHeaders, Verb, VersionFlags, VersionRecord, Versioning,
+    ChangeKind, ChangeRecord, ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, Extent,
+    PartSizes, Retention, SystemHeaders, VersionFlags, VersionRecord, Versioning,
 };
-use super::resolve::Target;
-use super::stage::{Committed, Stage};
-use super::turn::Turn;
+use super::resolve::ResolvedName;
+use super::retry::ConflictRetry;
 use super::versions::Name;
 use super::{Actor, Bucket, Tree, keys};
-use crate::kv::Carry;
+use crate::kv::InlineData;
 
 /// A content that was written and is to get a name. All blobs and slots in `copies` must be new:
 /// nothing else names them yet, but for those of the version that it [revises](NewVersion::revises).
@@ -44,7 +44,7 @@ pub struct NewVersion {
     /// Storage class, if not the default.
     pub storage_class: Option<String>,
     /// The checksum to be shown to readers.
-    pub checksum: Option<ShownChecksum>,
+    pub checksum: Option<DisplayedChecksum>,
     /// How the bytes are encrypted.
     pub encryption: Option<EncryptionRecord>,
     /// The group that owns the file.
@@ -100,14 +100,14 @@ impl NewVersion {
 
 /// What the data layer wants in the same batch.
 #[derive(Clone, Debug, Default)]
-pub struct Extra {
-    /// Its records, such as [`Extra::blob`]'s.
+pub struct DataChanges {
+    /// Its records, such as [`DataChanges::blob`]'s.
     pub puts: Vec<(Bytes, Bytes)>,
     /// The bytes of a small object.
-    pub carry: Option<Carry>,
+    pub carry: Option<InlineData>,
 }
 
-impl Extra {
+impl DataChanges {
     /// Adds a blob's record.
     #[must_use]
     pub fn blob(mut self, blob: BlobId, record: Bytes) -> Self {
@@ -115,7 +115,7 @@ impl Extra {
         self
     }
 
-    pub(super) fn stage(&self, stage: &mut Stage<'_>) {
+    pub(super) fn stage(&self, stage: &mut BatchBuilder<'_>) {
         for (key, value) in &self.puts {
             stage.put(key.clone(), value.clone());
         }
@@ -141,7 +141,7 @@ pub(super) struct NewFile {
     pub(super) group: Option<GroupId>,
     pub(super) mode: u32,
     pub(super) xattrs: BTreeMap<String, ByteVec>,
-    pub(super) verb: Verb,
+    pub(super) verb: ChangeKind,
     pub(super) source: Option<String>,
 }
 
@@ -162,13 +162,13 @@ impl Tree {
         key: &ObjectKey,
         new: NewVersion,
         condition: &Condition,
-        extra: &Extra,
+        extra: &DataChanges,
     ) -> Result<Published, Error> {
         let id = match new.id {
             Some(id) => id,
             None => self.ids.version().await?,
         };
-        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let target = self.target(bucket, key).await?;
             let current = target.file().map(|file| &file.current);
@@ -177,7 +177,7 @@ impl Tree {
                 None => BTreeSet::new(),
                 Some((id, copies)) => self.places_of(turn.path(), *id, copies, current).await?,
             };
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
             for copy in &new.copies {
                 let (shared, fresh): (Vec<_>, Vec<_>) = copy
@@ -195,13 +195,13 @@ impl Tree {
                 group: new.group,
                 mode: new.mode,
                 xattrs: new.xattrs.clone(),
-                verb: Verb::Put,
+                verb: ChangeKind::Put,
                 source: None,
             };
             let published = stage.place(actor, &target, file).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(published),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(published),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -245,7 +245,7 @@ fn new_version(id: VersionId, new: &NewVersion, now: Timestamp) -> VersionRecord
         headers: new.headers.clone(),
         metadata: new.metadata.clone(),
         copies: new.copies.clone(),
-        parts: None::<Parts>,
+        parts: None::<PartSizes>,
         upload: None,
         storage_class: new.storage_class.clone(),
         encryption: new.encryption.clone(),
@@ -259,14 +259,14 @@ fn new_version(id: VersionId, new: &NewVersion, now: Timestamp) -> VersionRecord
     }
 }
 
-impl Stage<'_> {
+impl BatchBuilder<'_> {
     /// Puts a file at the target. References of its extents are the caller's business; those of
     /// what goes because of it are released here. With versions that stay, the new one may get
     /// another id than it came with ([`super::versions`]).
     pub(super) async fn place(
         &mut self,
         actor: &Actor<'_>,
-        target: &Target,
+        target: &ResolvedName,
         file: NewFile,
     ) -> Result<Published, Error> {
         let group = file.group.or_else(|| target.chain.group());
@@ -320,8 +320,13 @@ impl Stage<'_> {
     }
 }
 
-/// A record for the change log; the stamp comes with [`Stage::log`].
-pub(super) fn change(verb: Verb, target: &Target, parent: EntryId, entry: EntryId) -> ChangeRecord {
+/// A record for the change log; the stamp comes with [`BatchBuilder::log`].
+pub(super) fn change(
+    verb: ChangeKind,
+    target: &ResolvedName,
+    parent: EntryId,
+    entry: EntryId,
+) -> ChangeRecord {
     ChangeRecord {
         stamp: VersionId(0),
         verb,

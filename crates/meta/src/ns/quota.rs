@@ -13,10 +13,10 @@ use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, UploadId, UserId};
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
-use super::record::{Counter, Entry, PartRecord, QuotaRecord, Record, Scope, SpaceMark};
+use super::batch_builder::{BatchBuilder, CommitOutcome};
+use super::record::{Counter, CounterScope, Entry, PartRecord, QuotaRecord, Record, SpaceMark};
 use super::reservation::Reserved;
-use super::resolve::{Chain, not_found};
-use super::stage::{Committed, Stage};
+use super::resolve::{ResolvedPath, not_found};
 use super::{Actor, Bucket, Tree, Usage, charge, keys};
 use crate::kv::{Kv, Scan};
 
@@ -82,7 +82,7 @@ impl Quota {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetQuota {
     /// Of what.
-    pub scope: Scope,
+    pub scope: CounterScope,
     /// Its limits; those of a space are in its mark.
     pub quota: Quota,
     /// Where a space was when its limits were set: bucket and path. It may have been moved since.
@@ -93,7 +93,7 @@ pub struct SetQuota {
 /// writers have reserved.
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
-    by_scope: RwLock<BTreeMap<Scope, Quota>>,
+    by_scope: RwLock<BTreeMap<CounterScope, Quota>>,
     pub(super) reserved: Reserved,
     /// One change at a time, so that memory and catalog agree.
     changing: Mutex<()>,
@@ -112,7 +112,7 @@ impl Quotas {
         })
     }
 
-    pub(super) fn get(&self, scope: Scope) -> Option<Quota> {
+    pub(super) fn get(&self, scope: CounterScope) -> Option<Quota> {
         self.by_scope.read().get(&scope).copied()
     }
 
@@ -120,11 +120,11 @@ impl Quotas {
         self.by_scope.read().is_empty()
     }
 
-    fn put(&self, scope: Scope, quota: Quota) {
+    fn put(&self, scope: CounterScope, quota: Quota) {
         self.by_scope.write().insert(scope, quota);
     }
 
-    pub(super) fn forget(&self, scope: Scope) {
+    pub(super) fn forget(&self, scope: CounterScope) {
         self.by_scope.write().remove(&scope);
     }
 }
@@ -174,7 +174,7 @@ impl Tree {
 
     /// The limits of a tenant, a user or a bucket, from memory.
     #[must_use]
-    pub fn quota(&self, scope: Scope) -> Option<Quota> {
+    pub fn quota(&self, scope: CounterScope) -> Option<Quota> {
         self.quotas.get(scope)
     }
 
@@ -191,16 +191,16 @@ impl Tree {
     ///
     /// # Errors
     /// What the engine says.
-    pub async fn limit(&self, scope: Scope, quota: Quota) -> Result<(), Error> {
+    pub async fn limit(&self, scope: CounterScope, quota: Quota) -> Result<(), Error> {
         let _one = self.quotas.changing.lock().await;
-        let mut stage = Stage::new(self);
+        let mut stage = BatchBuilder::new(self);
         if quota.is_empty() {
             stage.delete(keys::quota(scope));
         } else {
             stage.put(keys::quota(scope), record(quota, None).to_value());
         }
         // It reads nothing, so it cannot lose.
-        let Committed::Done = stage.commit().await? else {
+        let CommitOutcome::Done = stage.commit().await? else {
             return Err(Error::new(ErrorKind::Conflict, "a quota is being changed"));
         };
         if quota.is_empty() {
@@ -297,15 +297,15 @@ impl Tree {
     /// As [`Tree::check_room`].
     pub(super) async fn check_fit(
         &self,
-        scopes: &[Scope],
-        chain: &Chain,
+        scopes: &[CounterScope],
+        chain: &ResolvedPath,
         more: Usage,
         own: u64,
     ) -> Result<(), Error> {
-        let spaces: BTreeMap<Scope, Quota> = chain.quotas().collect();
+        let spaces: BTreeMap<CounterScope, Quota> = chain.quotas().collect();
         for &scope in scopes {
             let limit = match scope {
-                Scope::Space(_) => spaces.get(&scope).copied(),
+                CounterScope::Space(_) => spaces.get(&scope).copied(),
                 _ => self.quota(scope),
             };
             let Some(quota) = limit else { continue };
@@ -330,19 +330,19 @@ impl Tree {
         &self,
         bucket: &Bucket,
         path: &ObjectKey,
-    ) -> Result<Option<(Scope, Quota)>, Error> {
+    ) -> Result<Option<(CounterScope, Quota)>, Error> {
         let chain = self.dir_chain(bucket, path).await?;
         Ok(chain.quotas().filter(|(_, quota)| !quota.is_empty()).last())
     }
 
     /// Notes where a space with limits is, for the list of quotas.
     pub(super) fn note_space(
-        stage: &mut Stage<'_>,
+        stage: &mut BatchBuilder<'_>,
         id: EntryId,
         quota: Quota,
         place: (EntryId, &ObjectKey),
     ) {
-        let key = keys::quota(Scope::Space(id));
+        let key = keys::quota(CounterScope::Space(id));
         if quota.is_empty() {
             stage.delete(key);
         } else {
@@ -351,9 +351,13 @@ impl Tree {
     }
 
     /// Notes where a space is that has limits.
-    pub(super) fn renote_space(stage: &mut Stage<'_>, id: EntryId, place: (EntryId, &ObjectKey)) {
+    pub(super) fn renote_space(
+        stage: &mut BatchBuilder<'_>,
+        id: EntryId,
+        place: (EntryId, &ObjectKey),
+    ) {
         let value = record(Quota::default(), Some(place)).to_value();
-        stage.put(keys::quota(Scope::Space(id)), value);
+        stage.put(keys::quota(CounterScope::Space(id)), value);
     }
 
     /// Limits a directory, which becomes a space by it, and counts what is there already; an empty
@@ -372,7 +376,7 @@ impl Tree {
             // Before the mark, or what is put meanwhile would not know that there is any limit.
             let chain = self.dir_chain(bucket, path).await?;
             self.quotas
-                .put(Scope::Space(chain.last_id()), Quota::default());
+                .put(CounterScope::Space(chain.last_id()), Quota::default());
         }
         let id = self.mark_space(actor, bucket, path, quota).await?;
         self.count_space(bucket, path).await?;
@@ -409,13 +413,13 @@ fn record(quota: Quota, place: Option<(EntryId, &ObjectKey)>) -> QuotaRecord {
 }
 
 /// Refuses what does not fit beside what is there and what open writers have `reserved`.
-pub(super) fn exceeded(scope: Scope, quota: Quota, usage: Usage, reserved: u64) -> Error {
+pub(super) fn exceeded(scope: CounterScope, quota: Quota, usage: Usage, reserved: u64) -> Error {
     let what = match scope {
-        Scope::Tenant(_) => "the tenant",
-        Scope::Bucket(_) => "the bucket",
-        Scope::Space(_) => "the directory",
-        Scope::User(_) => "the owner",
-        Scope::Group(_) => "the group",
+        CounterScope::Tenant(_) => "the tenant",
+        CounterScope::Bucket(_) => "the bucket",
+        CounterScope::Space(_) => "the directory",
+        CounterScope::User(_) => "the owner",
+        CounterScope::Group(_) => "the group",
     };
     let mut words = format!(
         "{what} holds {} bytes in {} objects (versions, delete markers, open uploads and made directories count)",

@@ -2,15 +2,15 @@
 
 use dewar_types::{BlobId, Error, ErrorKind, Timestamp};
 
-use super::dirs::Purge;
+use super::batch_builder::{BatchBuilder, CommitOutcome};
+use super::dirs::PrunePolicy;
 use super::record::{DirRecord, HintRecord, Record};
-use super::stage::{Committed, Stage};
 use super::{Tree, keys};
-use crate::kv::{Batch, CommitError, Require, Scan};
+use crate::kv::{Batch, CommitError, Precondition, Scan};
 
 /// What a round of [`Tree::reclaim_empty_dirs`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reclaimed {
+pub struct ReclaimReport {
     /// Hints that were looked at.
     pub looked_at: usize,
     /// Directories removed because of a hint (those below them not counted).
@@ -21,7 +21,7 @@ pub struct Reclaimed {
 
 /// A blob that may be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Unnamed {
+pub struct UnreferencedBlob {
     /// The blob.
     pub blob: BlobId,
     /// When its last name went.
@@ -39,7 +39,7 @@ impl Tree {
     ///
     /// # Errors
     /// What the engine says.
-    pub async fn reclaim_empty_dirs(&self, limit: usize) -> Result<Reclaimed, Error> {
+    pub async fn reclaim_empty_dirs(&self, limit: usize) -> Result<ReclaimReport, Error> {
         let range = keys::hints();
         let page = self
             .kv
@@ -50,9 +50,9 @@ impl Tree {
                 reverse: false,
             })
             .await?;
-        let mut done = Reclaimed {
+        let mut done = ReclaimReport {
             more: page.more,
-            ..Reclaimed::default()
+            ..ReclaimReport::default()
         };
         for (key, _) in page.pairs {
             done.looked_at += 1;
@@ -71,7 +71,7 @@ impl Tree {
             return Ok(false);
         };
         let mut hint = HintRecord::from_value(&hint_key, value)?;
-        let mut stage = Stage::new(self);
+        let mut stage = BatchBuilder::new(self);
         stage.same(hint_key.clone(), &hint_read);
         stage.delete(hint_key);
         let Some(step) = hint.steps.pop() else {
@@ -86,7 +86,7 @@ impl Tree {
         };
         let empty = match dir {
             Some(dir) if dir.attributes.id == id && dir.implicit && dir.space.is_none() => {
-                match self.purge_empty(id, Purge::Implicit).await {
+                match self.purge_empty(id, PrunePolicy::Implicit).await {
                     // Changed all the time: the hint waits for a quieter moment.
                     Err(error) if error.kind() == ErrorKind::Conflict => return Ok(false),
                     empty => empty?,
@@ -114,7 +114,7 @@ impl Tree {
                 stage.put(above, hint.to_value());
             }
         }
-        Ok(matches!(stage.commit().await?, Committed::Done))
+        Ok(matches!(stage.commit().await?, CommitOutcome::Done))
     }
 
     /// Blobs whose last name went before `before`, oldest first, at most `limit`, from behind
@@ -125,9 +125,9 @@ impl Tree {
     pub async fn unnamed_blobs(
         &self,
         before: Timestamp,
-        after: Option<&Unnamed>,
+        after: Option<&UnreferencedBlob>,
         limit: usize,
-    ) -> Result<Vec<Unnamed>, Error> {
+    ) -> Result<Vec<UnreferencedBlob>, Error> {
         let mut range = keys::free_before(before.0);
         if let Some(after) = after {
             range.from = keys::just_after(&keys::free(after.since.0, after.blob));
@@ -148,7 +148,7 @@ impl Tree {
             .iter()
             .map(|(key, _)| {
                 let (time, blob) = keys::parse_free(key)?;
-                Ok(Unnamed {
+                Ok(UnreferencedBlob {
                     blob,
                     since: Timestamp(time),
                 })
@@ -160,7 +160,7 @@ impl Tree {
     ///
     /// # Errors
     /// What the engine says; then none of them went.
-    pub async fn forget_blobs(&self, blobs: &[Unnamed]) -> Result<(), Error> {
+    pub async fn forget_blobs(&self, blobs: &[UnreferencedBlob]) -> Result<(), Error> {
         let mut deletes = Vec::with_capacity(2 * blobs.len());
         for unnamed in blobs {
             deletes.push(keys::free(unnamed.since.0, unnamed.blob));
@@ -202,7 +202,7 @@ impl Tree {
         new: Option<bytes::Bytes>,
     ) -> Result<(), Error> {
         let mut batch = Batch {
-            require: vec![Require::Same {
+            require: vec![Precondition::Same {
                 key: key.clone(),
                 value: expected,
                 read_at: 0,

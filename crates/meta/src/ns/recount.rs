@@ -14,12 +14,12 @@ use dewar_types::{EntryId, Error, ErrorKind, GroupId, UserId};
 
 use super::charge::{of_current, of_dir, of_upload, of_version, part_bytes, scopes_of_owner};
 use super::record::{
-    Attributes, Counter, Entry, FileRecord, Record, Scope, TenantRecord, UploadRecord,
+    Counter, CounterScope, Entry, EntryAttributes, FileRecord, Record, TenantRecord, UploadRecord,
     VersionRecord,
 };
 use super::versions::owner_of;
 use super::{Tree, Usage, ids, keys};
-use crate::kv::{Batch, CommitError, KvRead, Page, Require, Scan};
+use crate::kv::{Batch, CommitError, KvRead, Precondition, Scan, ScanPage};
 
 /// How this release counts.
 const COUNTING: u8 = 3;
@@ -64,7 +64,7 @@ impl Tree {
             .await?;
         }
         self.commit_recount(Batch {
-            require: vec![Require::same(mark(), &read)],
+            require: vec![Precondition::same(mark(), &read)],
             puts: vec![(mark(), Bytes::from_static(&[COUNTING]))],
             ..Batch::default()
         })
@@ -89,7 +89,7 @@ struct Recount<'k> {
     kv: &'k dyn KvRead,
     counters: BTreeMap<Counter, i64>,
     /// The scopes of each bucket.
-    buckets: BTreeMap<EntryId, Arc<[Scope]>>,
+    buckets: BTreeMap<EntryId, Arc<[CounterScope]>>,
     spaces: BTreeSet<EntryId>,
 }
 
@@ -106,7 +106,7 @@ impl<'k> Recount<'k> {
         Ok(recount)
     }
 
-    async fn page(&self, from: &[u8], to: &[u8]) -> Result<Page, Error> {
+    async fn page(&self, from: &[u8], to: &[u8]) -> Result<ScanPage, Error> {
         let scan = Scan {
             from,
             to,
@@ -116,7 +116,7 @@ impl<'k> Recount<'k> {
         self.kv.scan(scan).await
     }
 
-    fn count(&mut self, scopes: &[Scope], owner: (UserId, Option<GroupId>), usage: Usage) {
+    fn count(&mut self, scopes: &[CounterScope], owner: (UserId, Option<GroupId>), usage: Usage) {
         for scope in scopes.iter().copied().chain(scopes_of_owner(owner)) {
             *self.counters.entry(Counter::Objects(scope)).or_default() += usage.objects as i64;
             *self.counters.entry(Counter::Bytes(scope)).or_default() += usage.bytes as i64;
@@ -125,14 +125,14 @@ impl<'k> Recount<'k> {
 
     /// All directories and files with their versions, from the roots of the tenants down.
     async fn entries(&mut self) -> Result<(), Error> {
-        let mut open: Vec<(EntryId, Arc<[Scope]>)> = Vec::new();
+        let mut open: Vec<(EntryId, Arc<[CounterScope]>)> = Vec::new();
         let range = keys::tenants();
         let mut from = Some(range.from.clone());
         while let Some(at) = from.take() {
             let page = self.page(&at, &range.to).await?;
             for (key, value) in &page.pairs {
                 let tenant = TenantRecord::from_value(key, value)?;
-                open.push((tenant.root(), [Scope::Tenant(tenant.id)].into()));
+                open.push((tenant.root(), [CounterScope::Tenant(tenant.id)].into()));
             }
             from = following(&page);
         }
@@ -145,21 +145,21 @@ impl<'k> Recount<'k> {
                     match Entry::from_value(key, value)? {
                         Entry::Symlink(_) => {}
                         Entry::File(file) => {
-                            let Attributes { owner, group, .. } = file.attributes;
+                            let EntryAttributes { owner, group, .. } = file.attributes;
                             self.count(&scopes, (owner, group), of_current(&file));
                         }
                         Entry::Dir(child) => {
-                            let Attributes { id, owner, .. } = child.attributes;
+                            let EntryAttributes { id, owner, .. } = child.attributes;
                             self.count(&scopes, (owner, None), of_dir(&child));
                             let mut inside = scopes.to_vec();
                             if child.bucket.is_some() {
-                                inside.push(Scope::Bucket(id));
+                                inside.push(CounterScope::Bucket(id));
                             }
                             if child.space.is_some() {
-                                inside.push(Scope::Space(id));
+                                inside.push(CounterScope::Space(id));
                                 self.spaces.insert(id);
                             }
-                            let inside: Arc<[Scope]> = inside.into();
+                            let inside: Arc<[CounterScope]> = inside.into();
                             if child.bucket.is_some() {
                                 self.buckets.insert(id, Arc::clone(&inside));
                             }
@@ -175,7 +175,7 @@ impl<'k> Recount<'k> {
     }
 
     /// All older versions of the files in a directory.
-    async fn older(&mut self, dir: EntryId, scopes: &[Scope]) -> Result<(), Error> {
+    async fn older(&mut self, dir: EntryId, scopes: &[CounterScope]) -> Result<(), Error> {
         let range = keys::versions_in(dir);
         let mut from = Some(range.from.clone());
         while let Some(at) = from.take() {
@@ -219,7 +219,7 @@ impl<'k> Recount<'k> {
                     .map_or_else(Vec::new, |scopes| scopes.to_vec());
                 let spaces = upload.spaces.iter().copied();
                 let there = spaces.filter(|space| self.spaces.contains(space));
-                scopes.extend(there.map(Scope::Space));
+                scopes.extend(there.map(CounterScope::Space));
                 self.count(&scopes, (upload.owner, upload.group), usage);
                 let of_owner = [
                     (Counter::Uploads(upload.owner), usage.objects),
@@ -262,7 +262,7 @@ impl<'k> Recount<'k> {
 }
 
 /// Where to read on behind a page.
-fn following(page: &Page) -> Option<Bytes> {
+fn following(page: &ScanPage) -> Option<Bytes> {
     let last = page.pairs.last().filter(|_| page.more)?;
     Some(keys::just_after(&last.0))
 }

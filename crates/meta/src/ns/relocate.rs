@@ -3,22 +3,22 @@
 
 use dewar_types::{Error, ObjectKey, VersionName};
 
-use super::publish::Extra;
+use super::batch_builder::{BatchBuilder, CommitOutcome};
+use super::publish::DataChanges;
 use super::record::{ContentCopy, VersionRecord};
-use super::stage::{Committed, Stage};
-use super::turn::Turn;
+use super::retry::ConflictRetry;
 use super::versions::readable;
 use super::{Actor, Bucket, Tree};
 
 /// Where a version's content is from now on.
 #[derive(Clone, Debug)]
-pub struct Moved {
+pub struct Relocation {
     /// The storage class that it has there, if not the default.
     pub storage_class: Option<String>,
     /// The same bytes in blobs that nothing names yet.
     pub copies: Vec<ContentCopy>,
     /// What the data layer wants in the same batch.
-    pub extra: Extra,
+    pub extra: DataChanges,
 }
 
 impl Tree {
@@ -34,10 +34,10 @@ impl Tree {
         bucket: &Bucket,
         key: &ObjectKey,
         was: &VersionRecord,
-        moved: &Moved,
+        moved: &Relocation,
     ) -> Result<bool, Error> {
         let name: Option<VersionName> = Some(was.name());
-        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let target = self.target(bucket, key).await?;
             let place = self.place_of(&target, name).await?;
@@ -47,7 +47,7 @@ impl Tree {
             if place.version.id != was.id || place.version.copies != was.copies {
                 return Ok(false);
             }
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             let mut copies = moved.copies.clone();
             stage
                 .replace_copies(was.id, &was.copies, &mut copies)
@@ -60,8 +60,8 @@ impl Tree {
             };
             stage.rewrite(actor, &target, place.older, version).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(true),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(true),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }

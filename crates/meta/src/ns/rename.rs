@@ -5,18 +5,19 @@
 
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, VersionId};
 
+use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::condition::Condition;
-use super::dirs::Purge;
+use super::dirs::PrunePolicy;
 use super::publish::{Published, change};
 use super::record::{
-    ChangeRecord, DirRecord, Entry, FileRecord, HintStep, Record, Verb, VersionRecord, Versioning,
+    ChangeKind, ChangeRecord, DirRecord, Entry, FileRecord, HintStep, Record, VersionRecord,
+    Versioning,
 };
-use super::resolve::{Chain, Target, not_found};
-use super::stage::{Committed, Stage};
-use super::turn::Turn;
+use super::resolve::{ResolvedName, ResolvedPath, not_found};
+use super::retry::ConflictRetry;
 use super::versions::Name;
 use super::{Actor, Bucket, Tree, keys};
-use crate::kv::{Read, Scan};
+use crate::kv::{ReadValue, Scan};
 
 /// Most older versions that a file may have to be renamed: they move in one batch.
 const HISTORY_MAX: usize = 5_000;
@@ -46,7 +47,7 @@ impl Tree {
         to: (&Bucket, &ObjectKey),
         conditions: (&Condition, &Condition),
     ) -> Result<Published, Error> {
-        let mut turn = Turn::new(self, to.0.path(to.1.as_str()));
+        let mut turn = ConflictRetry::new(self, to.0.path(to.1.as_str()));
         if from.0.id != to.0.id {
             return Err(cross_device(&from.0.path(from.1.as_str()), turn.path()));
         }
@@ -70,12 +71,12 @@ impl Tree {
                     replaced: None,
                 });
             }
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
             let published = stage.move_file(actor, &source, &target, file).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(published),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(published),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -95,7 +96,7 @@ impl Tree {
         options: RenameOptions,
     ) -> Result<(), Error> {
         let path = from.0.path(from.1.as_str());
-        let mut turn = Turn::new(self, to.0.path(to.1.as_str()));
+        let mut turn = ConflictRetry::new(self, to.0.path(to.1.as_str()));
         if from.0.id != to.0.id {
             return Err(cross_device(&path, turn.path()));
         }
@@ -135,7 +136,7 @@ impl Tree {
                 return Err(cross_device(&path, turn.path()));
             }
             let old = self.dir_chain(to.0, to.1).await?;
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.watch(&old);
             if old.missing.is_none() {
                 self.clear_for_rename(&mut stage, &old, turn.path(), options)
@@ -145,8 +146,8 @@ impl Tree {
                 .move_dir(actor, &source, &above, name, (&path, turn.path()))
                 .await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(()),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(()),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -154,8 +155,8 @@ impl Tree {
     /// Makes sure that the directory at a rename's target may be replaced.
     async fn clear_for_rename(
         &self,
-        stage: &mut Stage<'_>,
-        old: &Chain,
+        stage: &mut BatchBuilder<'_>,
+        old: &ResolvedPath,
         path: &str,
         options: RenameOptions,
     ) -> Result<(), Error> {
@@ -167,7 +168,7 @@ impl Tree {
             ));
         }
         let id = dir.attributes.id;
-        if dir.space.is_some() || !self.purge_empty(id, Purge::Implicit).await? {
+        if dir.space.is_some() || !self.purge_empty(id, PrunePolicy::Implicit).await? {
             return Err(Error::new(
                 ErrorKind::NotEmpty,
                 format!("directory {path} is not empty"),
@@ -184,7 +185,7 @@ impl Tree {
         parent: EntryId,
         name: &str,
         path: &str,
-    ) -> Result<Vec<(VersionRecord, Read)>, Error> {
+    ) -> Result<Vec<(VersionRecord, ReadValue)>, Error> {
         let range = keys::versions(parent, name);
         let scan = Scan {
             from: &range.from,
@@ -205,18 +206,18 @@ impl Tree {
             .map(|(key, value)| {
                 let version = VersionRecord::from_value(&key, &value)?;
                 let value = Some(value);
-                Ok((version, Read { value, seq }))
+                Ok((version, ReadValue { value, seq }))
             })
             .collect()
     }
 }
 
-impl Stage<'_> {
+impl BatchBuilder<'_> {
     async fn move_file(
         &mut self,
         actor: &Actor<'_>,
-        source: &Target,
-        target: &Target,
+        source: &ResolvedName,
+        target: &ResolvedName,
         mut file: FileRecord,
     ) -> Result<Published, Error> {
         let Some((old_key, old_read)) = &source.slot else {
@@ -253,7 +254,7 @@ impl Stage<'_> {
             source: Some(source.path.clone()),
             version: Some((&file.current).into()),
             replaced: replaced.as_ref().map(|version| version.id),
-            ..change(Verb::Rename, target, parent, file.attributes.id)
+            ..change(ChangeKind::Rename, target, parent, file.attributes.id)
         };
         self.log(actor, record).await?;
         Ok(Published {
@@ -266,8 +267,8 @@ impl Stage<'_> {
     /// The older versions follow their name.
     async fn move_history(
         &mut self,
-        source: &Target,
-        target: &Target,
+        source: &ResolvedName,
+        target: &ResolvedName,
         parent: EntryId,
         file: &FileRecord,
     ) -> Result<(), Error> {
@@ -293,8 +294,8 @@ impl Stage<'_> {
     async fn move_dir(
         &mut self,
         actor: &Actor<'_>,
-        source: &Chain,
-        above: &Chain,
+        source: &ResolvedPath,
+        above: &ResolvedPath,
         name: &str,
         (from, to): (&str, &str),
     ) -> Result<(), Error> {
@@ -324,7 +325,7 @@ impl Stage<'_> {
         self.hint(&source.above()).await?;
         let change = ChangeRecord {
             stamp: VersionId(0),
-            verb: Verb::RenameDir,
+            verb: ChangeKind::RenameDir,
             bucket: source.bucket.id,
             parent,
             entry: id,
@@ -340,11 +341,11 @@ impl Stage<'_> {
 }
 
 /// A rename would hide versions that are to be kept, or move what is to stay where it is.
-fn refuse_rename(source: &Target, target: Option<&Target>) -> Result<(), Error> {
+fn refuse_rename(source: &ResolvedName, target: Option<&ResolvedName>) -> Result<(), Error> {
     if source.chain.object_lock().is_some() {
         return Err(locked_in(&source.path));
     }
-    let hides = |target: &&Target| {
+    let hides = |target: &&ResolvedName| {
         target.chain.versioning() != Versioning::Off
             && target.path != source.path
             && matches!(target.entry, Some(Entry::File(_)))

@@ -15,8 +15,8 @@ use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, UserId};
 use parking_lot::Mutex;
 
 use super::quota::Quotas;
-use super::record::{FileRecord, Scope};
-use super::resolve::Chain;
+use super::record::{CounterScope, FileRecord};
+use super::resolve::ResolvedPath;
 use super::{Bucket, Tree, Usage, charge};
 
 /// A reservation grows by as much as it has, but at most by this.
@@ -33,19 +33,19 @@ pub(super) struct Reserved {
 
 #[derive(Debug, Default)]
 struct State {
-    by_scope: BTreeMap<Scope, u64>,
+    by_scope: BTreeMap<CounterScope, u64>,
     /// Names whose current version is credited to a writer.
     credited: BTreeSet<(EntryId, ObjectKey)>,
 }
 
 impl Reserved {
     /// Bytes that are reserved in a scope.
-    pub(super) fn bytes(&self, scope: Scope) -> u64 {
+    pub(super) fn bytes(&self, scope: CounterScope) -> u64 {
         let state = self.state.lock();
         state.by_scope.get(&scope).copied().unwrap_or(0)
     }
 
-    fn take(&self, scopes: &[Scope], bytes: u64) {
+    fn take(&self, scopes: &[CounterScope], bytes: u64) {
         let mut state = self.state.lock();
         for &scope in scopes {
             let reserved = state.by_scope.entry(scope).or_default();
@@ -53,7 +53,7 @@ impl Reserved {
         }
     }
 
-    fn release(&self, scopes: &[Scope], bytes: u64) {
+    fn release(&self, scopes: &[CounterScope], bytes: u64) {
         let mut state = self.state.lock();
         for scope in scopes {
             if let Some(reserved) = state.by_scope.get_mut(scope) {
@@ -74,7 +74,7 @@ pub struct Reservation {
     /// The name whose version goes, and its bytes, if this writer may count on them.
     credited: Option<(EntryId, ObjectKey)>,
     credit: u64,
-    scopes: Vec<Scope>,
+    scopes: Vec<CounterScope>,
     bytes: u64,
 }
 
@@ -183,8 +183,8 @@ impl Tree {
     async fn enlarge(
         &self,
         reservation: &mut Reservation,
-        scopes: &[Scope],
-        chain: &Chain,
+        scopes: &[CounterScope],
+        chain: &ResolvedPath,
         bytes: u64,
     ) -> Result<(), Error> {
         let reserved = &self.quotas.reserved;

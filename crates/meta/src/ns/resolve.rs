@@ -6,28 +6,28 @@ use bytes::Bytes;
 use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey, UserId};
 
 use super::cache::{Dir, Generation};
-use super::record::{DirRecord, Entry, FileRecord, HintStep, Record, Scope};
+use super::record::{CounterScope, DirRecord, Entry, FileRecord, HintStep, Record};
 use super::{Bucket, Quota, Tree, charge, keys};
-use crate::kv::Read;
+use crate::kv::ReadValue;
 
 /// The directories on a path, the bucket first.
-pub(super) struct Chain {
+pub(super) struct ResolvedPath {
     /// Those that exist.
     pub(super) dirs: Vec<Arc<Dir>>,
     /// The names below that do not, and the read that found the first of them absent.
-    pub(super) missing: Option<Missing>,
+    pub(super) missing: Option<MissingDirs>,
     pub(super) bucket: Bucket,
     /// When resolving began.
     pub(super) since: Generation,
 }
 
-pub(super) struct Missing {
+pub(super) struct MissingDirs {
     pub(super) key: Bytes,
-    pub(super) read: Read,
+    pub(super) read: ReadValue,
     pub(super) names: Vec<String>,
 }
 
-impl Chain {
+impl ResolvedPath {
     /// The deepest directory that exists.
     pub(super) fn last(&self) -> &Arc<Dir> {
         self.dirs.last().expect("a chain holds the bucket at least")
@@ -98,43 +98,46 @@ impl Chain {
     }
 
     /// The limits of the spaces on the path.
-    pub(super) fn quotas(&self) -> impl Iterator<Item = (Scope, Quota)> {
+    pub(super) fn quotas(&self) -> impl Iterator<Item = (CounterScope, Quota)> {
         self.dirs.iter().filter_map(|dir| {
             let mark = dir.record.space.as_ref()?;
-            Some((Scope::Space(dir.record.attributes.id), Quota::of_mark(mark)))
+            Some((
+                CounterScope::Space(dir.record.attributes.id),
+                Quota::of_mark(mark),
+            ))
         })
     }
 
     /// Everything that counts what these own in the last directory.
-    pub(super) fn scopes_with(&self, owner: (UserId, Option<GroupId>)) -> Vec<Scope> {
+    pub(super) fn scopes_with(&self, owner: (UserId, Option<GroupId>)) -> Vec<CounterScope> {
         let mut scopes = self.scopes();
         scopes.extend(charge::scopes_of_owner(owner));
         scopes
     }
 
     /// Everything that counts what is in the last directory, apart from owners.
-    pub(super) fn scopes(&self) -> Vec<Scope> {
+    pub(super) fn scopes(&self) -> Vec<CounterScope> {
         let mut scopes = vec![
-            Scope::Tenant(self.bucket.tenant.id),
-            Scope::Bucket(self.bucket.id),
+            CounterScope::Tenant(self.bucket.tenant.id),
+            CounterScope::Bucket(self.bucket.id),
         ];
-        scopes.extend(self.spaces().map(Scope::Space));
+        scopes.extend(self.spaces().map(CounterScope::Space));
         scopes
     }
 }
 
 /// A name and what it holds now.
-pub(super) struct Target {
-    pub(super) chain: Chain,
+pub(super) struct ResolvedName {
+    pub(super) chain: ResolvedPath,
     pub(super) name: String,
     /// The whole path, for errors and the change log.
     pub(super) path: String,
     /// Key and content, if the directory exists.
-    pub(super) slot: Option<(Bytes, Read)>,
+    pub(super) slot: Option<(Bytes, ReadValue)>,
     pub(super) entry: Option<Entry>,
 }
 
-impl Target {
+impl ResolvedName {
     /// The file that can be read there.
     pub(super) fn file(&self) -> Option<&FileRecord> {
         match &self.entry {
@@ -150,7 +153,7 @@ impl Tree {
         &self,
         key: Bytes,
         since: Generation,
-    ) -> Result<Result<Arc<Dir>, (Bytes, Read)>, Error> {
+    ) -> Result<Result<Arc<Dir>, (Bytes, ReadValue)>, Error> {
         if let Some(dir) = self.cache.get(&key) {
             return Ok(Ok(dir));
         }
@@ -172,7 +175,7 @@ impl Tree {
     }
 
     /// A bucket with its documents, both of one moment.
-    async fn documented(&self, key: Bytes) -> Result<Result<Dir, (Bytes, Read)>, Error> {
+    async fn documented(&self, key: Bytes) -> Result<Result<Dir, (Bytes, ReadValue)>, Error> {
         let kv = self.kv.snapshot();
         let read = kv.get(&key).await?;
         let Some(value) = &read.value else {
@@ -190,14 +193,18 @@ impl Tree {
     }
 
     /// Follows `names` down from the bucket.
-    pub(super) async fn resolve(&self, bucket: &Bucket, names: &[&str]) -> Result<Chain, Error> {
+    pub(super) async fn resolve(
+        &self,
+        bucket: &Bucket,
+        names: &[&str],
+    ) -> Result<ResolvedPath, Error> {
         let since = self.cache.generation();
         let key = keys::dir(bucket.tenant.root(), bucket.name.as_str());
         let top = match self.dir_at(key, since).await? {
             Ok(top) if top.record.attributes.id == bucket.id => top,
             _ => return Err(bucket.gone()),
         };
-        let mut chain = Chain {
+        let mut chain = ResolvedPath {
             dirs: Vec::with_capacity(names.len() + 1),
             missing: None,
             bucket: bucket.clone(),
@@ -210,7 +217,7 @@ impl Tree {
                 Ok(dir) => chain.dirs.push(dir),
                 Err((key, read)) => {
                     let names = names[depth..].iter().map(|&name| name.to_owned()).collect();
-                    chain.missing = Some(Missing { key, read, names });
+                    chain.missing = Some(MissingDirs { key, read, names });
                     break;
                 }
             }
@@ -219,7 +226,11 @@ impl Tree {
     }
 
     /// What `key` holds, and what must stay so for a change of it.
-    pub(super) async fn target(&self, bucket: &Bucket, key: &ObjectKey) -> Result<Target, Error> {
+    pub(super) async fn target(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+    ) -> Result<ResolvedName, Error> {
         let (dirs, name) = key.split();
         let chain = self.resolve(bucket, &dirs).await?;
         let (slot, entry) = match chain.parent() {
@@ -234,7 +245,7 @@ impl Tree {
                 (Some((key, read)), entry)
             }
         };
-        Ok(Target {
+        Ok(ResolvedName {
             chain,
             name: name.to_owned(),
             path: bucket.path(key.as_str()),
@@ -248,7 +259,7 @@ impl Tree {
         &self,
         bucket: &Bucket,
         path: &ObjectKey,
-    ) -> Result<Chain, Error> {
+    ) -> Result<ResolvedPath, Error> {
         let names: Vec<&str> = path.as_str().split('/').collect();
         self.resolve(bucket, &names).await
     }

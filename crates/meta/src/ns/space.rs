@@ -8,12 +8,14 @@
 
 use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey};
 
+use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::dirs::dir_change;
-use super::record::{Counter, DirRecord, Record, Scope, SpaceMark, Verb, VersionRecord};
-use super::resolve::{Chain, not_found};
-use super::stage::{Committed, Stage};
-use super::turn::Turn;
-use super::walk::{Step, Walk};
+use super::record::{
+    ChangeKind, Counter, CounterScope, DirRecord, Record, SpaceMark, VersionRecord,
+};
+use super::resolve::{ResolvedPath, not_found};
+use super::retry::ConflictRetry;
+use super::walk::{Walk, WalkStep};
 use super::{Actor, Bucket, Quota, Tree, Usage, charge, keys};
 use crate::kv::{KvRead, Scan};
 
@@ -81,16 +83,18 @@ impl Tree {
         let kv = self.kv.snapshot();
         let mut walk = Walk::new(kv.as_ref(), bucket.id, PAGE);
         while let Some(step) = walk.next().await? {
-            let Step::Dir(path, dir) = step else { continue };
+            let WalkStep::Dir(path, dir) = step else {
+                continue;
+            };
             if dir.attributes.id != id {
                 walk.enter(path, &dir);
                 continue;
             }
             let path = ObjectKey::new(path.trim_end_matches('/'))?;
-            let key = keys::quota(Scope::Space(id));
+            let key = keys::quota(CounterScope::Space(id));
             let noted = self.kv.get(&key).await?;
             if noted.value.is_some() {
-                let mut stage = Stage::new(self);
+                let mut stage = BatchBuilder::new(self);
                 stage.same(key, &noted);
                 Self::renote_space(&mut stage, id, (bucket.id, &path));
                 // Lost to whoever limits it anew, and notes where it is.
@@ -166,7 +170,11 @@ impl Tree {
     }
 
     /// The way to a directory that exists, or to the bucket.
-    async fn marked(&self, bucket: &Bucket, path: Option<&ObjectKey>) -> Result<Chain, Error> {
+    async fn marked(
+        &self,
+        bucket: &Bucket,
+        path: Option<&ObjectKey>,
+    ) -> Result<ResolvedPath, Error> {
         let Some(path) = path else {
             return self.resolve(bucket, &[]).await;
         };
@@ -182,32 +190,32 @@ impl Tree {
         actor: &Actor<'_>,
         bucket: &Bucket,
         path: Option<&ObjectKey>,
-        change: impl Fn(&mut DirRecord, &mut Stage<'_>),
+        change: impl Fn(&mut DirRecord, &mut BatchBuilder<'_>),
     ) -> Result<EntryId, Error> {
         let whole = path.map_or("", ObjectKey::as_str);
-        let mut turn = Turn::new(self, bucket.path(whole));
+        let mut turn = ConflictRetry::new(self, bucket.path(whole));
         loop {
             let chain = self.marked(bucket, path).await?;
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             let id = self.stage_mark(&mut stage, &chain, &change);
             let parent = match path {
                 Some(_) => chain.above().last_id(),
                 None => bucket.tenant.root(),
             };
-            let log = dir_change(Verb::SetAttributes, bucket, parent, id, turn.path());
+            let log = dir_change(ChangeKind::SetAttributes, bucket, parent, id, turn.path());
             stage.log(actor, log).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(id),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(id),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
 
     fn stage_mark<'t>(
         &'t self,
-        stage: &mut Stage<'t>,
-        chain: &Chain,
-        change: impl Fn(&mut DirRecord, &mut Stage<'t>),
+        stage: &mut BatchBuilder<'t>,
+        chain: &ResolvedPath,
+        change: impl Fn(&mut DirRecord, &mut BatchBuilder<'t>),
     ) -> EntryId {
         let mut record = chain.last().record.clone();
         record.attributes.ctime = stage.now();
@@ -227,7 +235,7 @@ impl Tree {
     /// # Errors
     /// `NotFound` when there is no such space; `Conflict`; what the engine says.
     pub async fn count_space(&self, bucket: &Bucket, path: &ObjectKey) -> Result<Usage, Error> {
-        let mut turn = Turn::new(self, bucket.path(path.as_str()));
+        let mut turn = ConflictRetry::new(self, bucket.path(path.as_str()));
         loop {
             let chain = self.dir_chain(bucket, path).await?;
             if chain.parent().is_none() || chain.last().record.space.is_none() {
@@ -247,8 +255,8 @@ impl Tree {
                 continue;
             }
             let (objects, bytes) = (
-                Counter::Objects(Scope::Space(id)),
-                Counter::Bytes(Scope::Space(id)),
+                Counter::Objects(CounterScope::Space(id)),
+                Counter::Bytes(CounterScope::Space(id)),
             );
             let said = (
                 self.counter_in(kv, objects).await?,
@@ -256,7 +264,7 @@ impl Tree {
             );
             let mut usage = count_below(kv, id).await?;
             usage += charge::uploads_of_space(kv, bucket.id, id).await?;
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             self.stage_mark(&mut stage, &chain, |record, stage| {
                 if let Some(mark) = &mut record.space {
                     mark.counted = true;
@@ -265,8 +273,8 @@ impl Tree {
                 stage.add(bytes, usage.bytes as i64 - said.1);
             });
             match stage.commit().await? {
-                Committed::Done => return Ok(usage),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(usage),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -279,15 +287,15 @@ pub(super) async fn count_below(kv: &dyn KvRead, dir: EntryId) -> Result<Usage, 
     count_history(kv, dir, &mut usage).await?;
     while let Some(step) = walk.next().await? {
         match step {
-            Step::File(_, file) => {
+            WalkStep::File(_, file) => {
                 usage += charge::of_current(&file);
             }
-            Step::Dir(path, dir) => {
+            WalkStep::Dir(path, dir) => {
                 usage += charge::of_dir(&dir);
                 count_history(kv, dir.attributes.id, &mut usage).await?;
                 walk.enter(path, &dir);
             }
-            Step::Symlink(_) => {}
+            WalkStep::Symlink(_) => {}
         }
     }
     Ok(usage)

@@ -24,17 +24,17 @@ use dewar_types::{
 use minicbor::bytes::ByteVec;
 use std::collections::BTreeMap;
 
-use super::charge::Charged;
+use super::batch_builder::{BatchBuilder, CommitOutcome};
+use super::charge::ChargedItem;
 use super::publish::change;
 use super::record::{
-    Attributes, ChangeRecord, ETag, Entry, FileRecord, ObjectLock, Record, Retention,
-    SystemHeaders, Verb, VersionFlags, VersionRecord, Versioning,
+    ChangeKind, ChangeRecord, ETag, Entry, EntryAttributes, FileRecord, ObjectLock, Record,
+    Retention, SystemHeaders, VersionFlags, VersionRecord, Versioning,
 };
-use super::resolve::{Chain, Target, not_found};
-use super::stage::{Committed, Stage};
-use super::turn::Turn;
-use super::{Actor, Bucket, Found, Tree, keys};
-use crate::kv::{Read, Scan};
+use super::resolve::{ResolvedName, ResolvedPath, not_found};
+use super::retry::ConflictRetry;
+use super::{Actor, Bucket, FileLookup, Tree, keys};
+use crate::kv::{ReadValue, Scan};
 
 /// What may change about a version that is there; its content never does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct VersionAttributes {
 
 /// The circumstances of a change of attributes.
 #[derive(Clone, Copy, Debug)]
-pub struct Circumstances {
+pub struct ChangeContext {
     /// The version that changes.
     pub id: VersionId,
     /// When.
@@ -63,13 +63,13 @@ pub struct Circumstances {
 }
 
 /// A version as it was found.
-pub(super) struct Place {
+pub(super) struct VersionLocation {
     pub(super) version: VersionRecord,
     /// Its own key and read, when it is an older one.
-    pub(super) older: Option<(Bytes, Read)>,
+    pub(super) older: Option<(Bytes, ReadValue)>,
 }
 
-impl Chain {
+impl ResolvedPath {
     /// What the bucket does with versions that are replaced.
     pub(super) fn versioning(&self) -> Versioning {
         self.settings(|settings| settings.versioning)
@@ -96,7 +96,10 @@ fn older_of(file: &FileRecord) -> VersionRecord {
 }
 
 /// Owner of an older version; the file's where none was written down.
-pub(super) fn owner_of(version: &VersionRecord, file: &Attributes) -> (UserId, Option<GroupId>) {
+pub(super) fn owner_of(
+    version: &VersionRecord,
+    file: &EntryAttributes,
+) -> (UserId, Option<GroupId>) {
     match version.owner {
         Some(owner) => (owner, version.group),
         None => (file.owner, file.group),
@@ -118,7 +121,7 @@ fn no_such_version(path: &str, name: VersionName) -> Error {
 ///
 /// Changes may follow each other; [`Name::settle`] stages what they come to.
 pub(super) struct Name<'a> {
-    target: &'a Target,
+    target: &'a ResolvedName,
     /// The directory, which this change may make.
     parent: EntryId,
     /// The record as it shall be.
@@ -131,7 +134,7 @@ pub(super) struct Name<'a> {
 }
 
 impl<'a> Name<'a> {
-    pub(super) fn new(target: &'a Target, parent: EntryId) -> Self {
+    pub(super) fn new(target: &'a ResolvedName, parent: EntryId) -> Self {
         let file = match &target.entry {
             Some(Entry::File(file)) => Some(file.clone()),
             _ => None,
@@ -157,7 +160,7 @@ impl<'a> Name<'a> {
     /// A version goes for good.
     async fn discard(
         &self,
-        stage: &mut Stage<'_>,
+        stage: &mut BatchBuilder<'_>,
         version: &VersionRecord,
         bypass: bool,
     ) -> Result<(), Error> {
@@ -170,7 +173,7 @@ impl<'a> Name<'a> {
     /// An older version as it stands in its table or was put there by this change.
     async fn older(
         &self,
-        stage: &mut Stage<'_>,
+        stage: &mut BatchBuilder<'_>,
         id: VersionId,
     ) -> Result<Option<VersionRecord>, Error> {
         if let Some(version) = self.archived.get(&id) {
@@ -210,7 +213,7 @@ impl<'a> Name<'a> {
     /// what went.
     pub(super) async fn give_way(
         &mut self,
-        stage: &mut Stage<'_>,
+        stage: &mut BatchBuilder<'_>,
         versioning: Versioning,
     ) -> Result<Option<VersionRecord>, Error> {
         let Some(file) = self.file.clone() else {
@@ -223,7 +226,7 @@ impl<'a> Name<'a> {
     async fn replace(
         &mut self,
         file: FileRecord,
-        stage: &mut Stage<'_>,
+        stage: &mut BatchBuilder<'_>,
         versioning: Versioning,
     ) -> Result<Option<VersionRecord>, Error> {
         let keeps = versioning == Versioning::Enabled;
@@ -254,7 +257,7 @@ impl<'a> Name<'a> {
     }
 
     /// The new version is the current one.
-    pub(super) fn put(&mut self, attributes: Attributes, current: VersionRecord) {
+    pub(super) fn put(&mut self, attributes: EntryAttributes, current: VersionRecord) {
         let (older, older_null) = self
             .file
             .as_ref()
@@ -270,7 +273,7 @@ impl<'a> Name<'a> {
     /// A delete marker becomes the current version.
     pub(super) async fn mark(
         &mut self,
-        stage: &mut Stage<'_>,
+        stage: &mut BatchBuilder<'_>,
         actor: &Actor<'_>,
         versioning: Versioning,
     ) -> Result<VersionRecord, Error> {
@@ -302,7 +305,7 @@ impl<'a> Name<'a> {
             group: None,
         };
         let attributes = match self.file.as_ref() {
-            Some(file) => Attributes {
+            Some(file) => EntryAttributes {
                 owner: actor.user,
                 ctime: stage.now(),
                 ..file.attributes.clone()
@@ -317,7 +320,7 @@ impl<'a> Name<'a> {
         let record = ChangeRecord {
             version: Some((&marker).into()),
             replaced: gone.map(|version| version.id),
-            ..change(Verb::Mark, self.target, self.parent, id)
+            ..change(ChangeKind::Mark, self.target, self.parent, id)
         };
         stage.log(actor, record).await?;
         Ok(marker)
@@ -326,7 +329,7 @@ impl<'a> Name<'a> {
     /// Finds a version by its name, as it is after the changes so far.
     pub(super) async fn find(
         &self,
-        stage: &mut Stage<'_>,
+        stage: &mut BatchBuilder<'_>,
         name: VersionName,
     ) -> Result<Option<VersionRecord>, Error> {
         let Some(file) = &self.file else {
@@ -352,7 +355,7 @@ impl<'a> Name<'a> {
     /// A version goes for good; when it was the current one, the newest older one takes its place.
     pub(super) async fn remove(
         &mut self,
-        stage: &mut Stage<'_>,
+        stage: &mut BatchBuilder<'_>,
         actor: &Actor<'_>,
         version: &VersionRecord,
         bypass: bool,
@@ -368,9 +371,9 @@ impl<'a> Name<'a> {
             self.take(version);
         }
         let verb = if current && self.file.is_none() {
-            Verb::Delete
+            ChangeKind::Delete
         } else {
-            Verb::DeleteVersion
+            ChangeKind::DeleteVersion
         };
         let record = ChangeRecord {
             version: Some(version.into()),
@@ -380,7 +383,11 @@ impl<'a> Name<'a> {
     }
 
     /// The newest older version becomes the current one.
-    async fn promote(&mut self, stage: &mut Stage<'_>, mut file: FileRecord) -> Result<(), Error> {
+    async fn promote(
+        &mut self,
+        stage: &mut BatchBuilder<'_>,
+        mut file: FileRecord,
+    ) -> Result<(), Error> {
         if file.older == 0 {
             self.file = None;
             return Ok(());
@@ -392,7 +399,7 @@ impl<'a> Name<'a> {
         self.file = Some(file.clone());
         self.take(&newest);
         let (owner, group) = owner_of(&newest, &file.attributes);
-        file.attributes = Attributes {
+        file.attributes = EntryAttributes {
             owner,
             group,
             mtime: newest.modified,
@@ -414,7 +421,7 @@ impl<'a> Name<'a> {
     }
 
     /// The newest of the older versions.
-    async fn newest(&self, stage: &mut Stage<'_>) -> Result<Option<VersionRecord>, Error> {
+    async fn newest(&self, stage: &mut BatchBuilder<'_>) -> Result<Option<VersionRecord>, Error> {
         let range = keys::versions(self.parent, &self.target.name);
         let scan = Scan {
             from: &range.from,
@@ -439,7 +446,7 @@ impl<'a> Name<'a> {
         if let Some(ours) = ours.filter(|ours| ours.id > version.id) {
             return Ok(Some(ours.clone()));
         }
-        let read = Read {
+        let read = ReadValue {
             value: Some(value),
             seq: page.seq,
         };
@@ -448,7 +455,7 @@ impl<'a> Name<'a> {
     }
 
     /// Stages what the changes come to.
-    pub(super) async fn settle(self, stage: &mut Stage<'_>) -> Result<(), Error> {
+    pub(super) async fn settle(self, stage: &mut BatchBuilder<'_>) -> Result<(), Error> {
         stage.watch(&self.target.chain);
         let key = match &self.target.slot {
             Some((key, read)) => {
@@ -492,7 +499,7 @@ impl<'a> Name<'a> {
 
 impl Tree {
     /// Finds a version of a name: the current one, or the one named. Delete markers are found as
-    /// well: see [`FileRecord::is_live`]. For an older version [`Found::file`] has that as its
+    /// well: see [`FileRecord::is_live`]. For an older version [`FileLookup::file`] has that as its
     /// `current`, and its owner.
     ///
     /// # Errors
@@ -502,7 +509,7 @@ impl Tree {
         bucket: &Bucket,
         key: &ObjectKey,
         name: Option<VersionName>,
-    ) -> Result<Option<Found>, Error> {
+    ) -> Result<Option<FileLookup>, Error> {
         let target = self.target(bucket, key).await?;
         let current = match &target.entry {
             Some(Entry::File(file)) => name.is_none_or(|name| file.current.name() == name),
@@ -522,16 +529,16 @@ impl Tree {
         };
         let older = place.and_then(|place| Some((place.older?, place.version)));
         Ok(Some(match older {
-            None => Found {
+            None => FileLookup {
                 file,
                 key: slot.0,
                 read: slot.1,
             },
             Some(((key, read), version)) => {
                 let (owner, group) = owner_of(&version, &file.attributes);
-                Found {
+                FileLookup {
                     file: FileRecord {
-                        attributes: Attributes {
+                        attributes: EntryAttributes {
                             owner,
                             group,
                             mtime: version.modified,
@@ -551,13 +558,13 @@ impl Tree {
     /// Where a version of what the target holds stands.
     pub(super) async fn place_of(
         &self,
-        target: &Target,
+        target: &ResolvedName,
         name: Option<VersionName>,
-    ) -> Result<Option<Place>, Error> {
+    ) -> Result<Option<VersionLocation>, Error> {
         let (Some(parent), Some(Entry::File(file))) = (target.chain.parent(), &target.entry) else {
             return Ok(None);
         };
-        let current = || Place {
+        let current = || VersionLocation {
             version: file.current.clone(),
             older: None,
         };
@@ -579,7 +586,7 @@ impl Tree {
         if name != Some(version.name()) {
             return Ok(None);
         }
-        Ok(Some(Place {
+        Ok(Some(VersionLocation {
             version,
             older: Some((key, read)),
         }))
@@ -600,7 +607,7 @@ impl Tree {
         (name, id): (Option<VersionName>, VersionId),
         amend: impl Fn(&mut VersionRecord) -> Result<(), Error>,
     ) -> Result<bool, Error> {
-        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let target = self.target(bucket, key).await?;
             let place = self.place_of(&target, name).await?;
@@ -612,12 +619,12 @@ impl Tree {
             }
             let mut version = place.version;
             amend(&mut version)?;
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             let staged = stage.rewrite_quietly(actor, &target, place.older, version);
             staged.await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(true),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(true),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -636,14 +643,14 @@ impl Tree {
         bucket: &Bucket,
         key: &ObjectKey,
         name: Option<VersionName>,
-        change: impl Fn(&mut VersionAttributes, Circumstances) -> Result<(), Error>,
+        change: impl Fn(&mut VersionAttributes, ChangeContext) -> Result<(), Error>,
     ) -> Result<VersionRecord, Error> {
-        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let target = self.target(bucket, key).await?;
             let place = self.place_of(&target, name).await?;
             let place = readable(&target.path, place, name)?;
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             let mut attributes = VersionAttributes {
                 tags: place.version.tags.clone(),
                 retention: place.version.retention,
@@ -652,7 +659,7 @@ impl Tree {
                 storage_class: place.version.storage_class.clone(),
             };
             let before = attributes.clone();
-            let circumstances = Circumstances {
+            let circumstances = ChangeContext {
                 id: place.version.id,
                 now: stage.now(),
                 object_lock: target.chain.object_lock(),
@@ -674,8 +681,8 @@ impl Tree {
                 .rewrite(actor, &target, place.older, version.clone())
                 .await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(version),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(version),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -684,9 +691,9 @@ impl Tree {
 /// The version that a reader gets.
 pub(super) fn readable(
     path: &str,
-    place: Option<Place>,
+    place: Option<VersionLocation>,
     name: Option<VersionName>,
-) -> Result<Place, Error> {
+) -> Result<VersionLocation, Error> {
     let place = match (place, name) {
         (Some(place), _) => place,
         (None, None) => return Err(not_found(path)),
@@ -702,13 +709,13 @@ pub(super) fn readable(
     }
 }
 
-impl Stage<'_> {
+impl BatchBuilder<'_> {
     /// Puts a version in its own place with other attributes.
     pub(super) async fn rewrite(
         &mut self,
         actor: &Actor<'_>,
-        target: &Target,
-        older: Option<(Bytes, Read)>,
+        target: &ResolvedName,
+        older: Option<(Bytes, ReadValue)>,
         version: VersionRecord,
     ) -> Result<(), Error> {
         let ctime = Some(self.now());
@@ -719,8 +726,8 @@ impl Stage<'_> {
     async fn rewrite_quietly(
         &mut self,
         actor: &Actor<'_>,
-        target: &Target,
-        older: Option<(Bytes, Read)>,
+        target: &ResolvedName,
+        older: Option<(Bytes, ReadValue)>,
         version: VersionRecord,
     ) -> Result<(), Error> {
         self.rewrite_at(actor, target, older, version, None).await
@@ -729,8 +736,8 @@ impl Stage<'_> {
     async fn rewrite_at(
         &mut self,
         actor: &Actor<'_>,
-        target: &Target,
-        older: Option<(Bytes, Read)>,
+        target: &ResolvedName,
+        older: Option<(Bytes, ReadValue)>,
         version: VersionRecord,
         ctime: Option<Timestamp>,
     ) -> Result<(), Error> {
@@ -741,7 +748,7 @@ impl Stage<'_> {
         let log = ChangeRecord {
             version: Some((&version).into()),
             ..change(
-                Verb::SetAttributes,
+                ChangeKind::SetAttributes,
                 target,
                 target.chain.last_id(),
                 file.attributes.id,
@@ -751,8 +758,8 @@ impl Stage<'_> {
             Some((key, read)) => {
                 if let Some(value) = &read.value {
                     let before = VersionRecord::from_value(&key, value)?;
-                    let before = Charged::Older(&before, file);
-                    self.recharge(before, Charged::Older(&version, file), &target.chain);
+                    let before = ChargedItem::Older(&before, file);
+                    self.recharge(before, ChargedItem::Older(&version, file), &target.chain);
                 }
                 self.same(key.clone(), &read);
                 self.put(key, version.to_value());
@@ -762,8 +769,8 @@ impl Stage<'_> {
                 let mut changed = file.clone();
                 changed.attributes.ctime = ctime.unwrap_or(file.attributes.ctime);
                 changed.current = version;
-                let after = Charged::Current(&changed);
-                self.recharge(Charged::Current(file), after, &target.chain);
+                let after = ChargedItem::Current(&changed);
+                self.recharge(ChargedItem::Current(file), after, &target.chain);
                 self.put(key.clone(), changed.to_value());
             }
         }

@@ -17,14 +17,14 @@ const PAGE_MAX: usize = 1024;
 const PAGE_AFTER_SKIP: usize = 8;
 
 /// What stands next in the walk. Paths begin below the root of the walk.
-pub(super) enum Step {
+pub(super) enum WalkStep {
     File(String, FileRecord),
     Symlink(String),
     /// The path ends in `/`. The walk goes on behind the directory unless it is entered.
     Dir(String, DirRecord),
 }
 
-impl Step {
+impl WalkStep {
     pub(super) fn path(&self) -> &str {
         match self {
             Self::File(path, _) | Self::Symlink(path) | Self::Dir(path, _) => path,
@@ -96,7 +96,7 @@ impl<'k> Walk<'k> {
     }
 
     /// The next entry.
-    pub(super) async fn next(&mut self) -> Result<Option<Step>, Error> {
+    pub(super) async fn next(&mut self) -> Result<Option<WalkStep>, Error> {
         while let Some(frame) = self.frames.last_mut() {
             self.path.truncate(frame.depth);
             if let Some((key, value)) = frame.pairs.pop_front() {
@@ -105,11 +105,11 @@ impl<'k> Walk<'k> {
                 path.push_str(&self.path);
                 path.push_str(name);
                 return Ok(Some(match Entry::from_value(&key, &value)? {
-                    Entry::File(file) => Step::File(path, file),
-                    Entry::Symlink(_) => Step::Symlink(path),
+                    Entry::File(file) => WalkStep::File(path, file),
+                    Entry::Symlink(_) => WalkStep::Symlink(path),
                     Entry::Dir(dir) => {
                         path.push('/');
-                        Step::Dir(path, dir)
+                        WalkStep::Dir(path, dir)
                     }
                 }));
             }
@@ -181,7 +181,7 @@ impl<'k> Walk<'k> {
 
 /// What counts as something that lives.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Living {
+pub(super) enum Liveness {
     /// A file that can be read.
     Readable,
     /// The same, a symlink, or a directory that was made on request.
@@ -194,7 +194,7 @@ pub(super) enum Living {
 pub(super) async fn has_live(
     kv: &dyn KvRead,
     dir: EntryId,
-    living: Living,
+    living: Liveness,
     effort: &mut Effort<'_>,
 ) -> Result<Option<bool>, Error> {
     let mut walk = Walk::new(kv, dir, 2);
@@ -203,15 +203,15 @@ pub(super) async fn has_live(
             return Ok(None);
         }
         match step {
-            Step::File(_, file) if file.is_live() || living == Living::Version => {
+            WalkStep::File(_, file) if file.is_live() || living == Liveness::Version => {
                 return Ok(Some(true));
             }
-            Step::Symlink(_) if living == Living::Explicit => return Ok(Some(true)),
-            Step::Dir(_, dir) if living == Living::Explicit && !dir.implicit => {
+            WalkStep::Symlink(_) if living == Liveness::Explicit => return Ok(Some(true)),
+            WalkStep::Dir(_, dir) if living == Liveness::Explicit && !dir.implicit => {
                 return Ok(Some(true));
             }
-            Step::Dir(path, dir) => walk.enter(path, &dir),
-            Step::File(..) | Step::Symlink(_) => {}
+            WalkStep::Dir(path, dir) => walk.enter(path, &dir),
+            WalkStep::File(..) | WalkStep::Symlink(_) => {}
         }
     }
     Ok(Some(false))

@@ -4,7 +4,7 @@ use http::Method;
 
 /// A verb about who may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum AccessVerb {
     GetBucketPolicy,
     PutBucketPolicy,
     DeleteBucketPolicy,
@@ -23,7 +23,7 @@ pub(crate) enum Access {
     PutPayment,
 }
 
-impl Access {
+impl AccessVerb {
     /// S3's name of it.
     pub(crate) const fn name(self) -> &'static str {
         match self {

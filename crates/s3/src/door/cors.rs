@@ -18,7 +18,7 @@ use crate::error::{Code, Refusal, Result};
 use crate::wire::{header, value_of};
 
 /// What a page asks for.
-pub(super) struct Page {
+pub(super) struct CorsRequest {
     origin: String,
     /// The method that it wants to use, or uses.
     method: String,
@@ -28,7 +28,7 @@ pub(super) struct Page {
     pub(super) bucket: Option<(TenantName, BucketRef)>,
 }
 
-impl Page {
+impl CorsRequest {
     /// The page behind a request, if there is one.
     pub(super) fn of(head: &Parts) -> Option<Self> {
         let text = |name: HeaderName| head.headers.get(name)?.to_str().ok();
@@ -60,7 +60,7 @@ impl Page {
     }
 
     /// Adds to an answer what the browser must know to hand it to the page.
-    pub(super) async fn tell(&self, store: &Store, answer: &mut HeaderMap) {
+    pub(super) async fn add_headers(&self, store: &Store, answer: &mut HeaderMap) {
         if answer.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
             return;
         }
@@ -100,7 +100,11 @@ impl Page {
 ///
 /// # Errors
 /// `BadRequest` for a question that is none; `AccessForbidden` for a page that may not.
-pub(super) async fn preflight(store: &Store, head: &Parts, page: Option<&Page>) -> Result<Answer> {
+pub(super) async fn preflight(
+    store: &Store,
+    head: &Parts,
+    page: Option<&CorsRequest>,
+) -> Result<Answer> {
     let bad = |words: &'static str| Refusal::new(Code::BadRequest, words);
     let page =
         page.ok_or_else(|| bad("Insufficient information. Origin request header needed."))?;

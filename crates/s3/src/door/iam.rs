@@ -6,18 +6,20 @@
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use dewar_auth::{Caller, Credentials as _, Origin};
+use dewar_auth::{Caller, CredentialStore as _, Origin};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 
-use super::documents::{Holder, no_room};
-use super::{Answer, Door, Told, WireFacts, bearer_token, claimed_key, tell_refused};
+use super::document_budget::{BudgetHolder, no_room};
+use super::{
+    Answer, Door, RequestSummary, WireFacts, audit_failed_auth, bearer_token, claimed_key,
+};
 use crate::error::Result;
 use crate::limits::IAM_BODY_BYTES_MAX;
 use crate::ops;
 use crate::payload::{BodyHead, PayloadMode, RequestBody, WireBody};
-use crate::sigv4::{CONTENT_SHA256, Claim, Query};
+use crate::sigv4::{CONTENT_SHA256, Query, SignatureCheck};
 
 /// Whether a request is one.
 pub(super) fn is_call(head: &Parts, in_host: Option<&str>) -> bool {
@@ -42,14 +44,14 @@ pub(super) async fn call(
     wire: WireBody,
     origin: Origin,
     id: &str,
-    told: &mut Told,
+    told: &mut RequestSummary,
 ) -> Result<Answer> {
     // Who asks is known only when the form is here, which is part of what is signed.
     let body_head = BodyHead::read(&head.headers)?;
     let announced = body_head.content_length.map(usize::try_from);
     let most = announced.and_then(Result::ok).unwrap_or(usize::MAX);
     let room = most.min(IAM_BODY_BYTES_MAX);
-    let room = door.documents.room(Holder::at(origin), room);
+    let room = door.documents.room(BudgetHolder::at(origin), room);
     let _room = room.ok_or_else(no_room)?;
     let mut body = RequestBody::new(wire, PayloadMode::Unsigned, body_head, None)?;
     let bytes = body.collect(IAM_BODY_BYTES_MAX).await?;
@@ -83,11 +85,11 @@ pub(super) async fn call(
         &door.iam_verifier
     };
     let caller = match verifier.verify(&head, &query, None, now).await {
-        Ok(Claim::Signed(signed)) => Caller::by_access_key(&signed.key, origin),
-        Ok(Claim::Anonymous) => Caller::anonymous(origin),
+        Ok(SignatureCheck::Signed(signed)) => Caller::by_access_key(&signed.key, origin),
+        Ok(SignatureCheck::Anonymous) => Caller::anonymous(origin),
         Err(refusal) => {
             let named = claimed_key(&head, &query);
-            tell_refused(&door.store, origin, named, &refusal);
+            audit_failed_auth(&door.store, origin, named, &refusal);
             return Ok(ops::iam_refused(&refusal, id));
         }
     };

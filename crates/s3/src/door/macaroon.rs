@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use dewar_auth::Origin;
-use dewar_store::MacaroonWish;
+use dewar_store::MacaroonRequest;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::json;
 
 use super::address::Address;
-use super::documents::{Holder, no_room};
-use super::{Answer, Door, Told, WireFacts, full_answer, host_of, text_answer};
+use super::document_budget::{BudgetHolder, no_room};
+use super::{Answer, Door, RequestSummary, WireFacts, full_answer, host_of, text_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::ops::Form;
 use crate::payload::{BodyHead, PayloadMode, RequestBody, WireBody};
@@ -24,7 +24,7 @@ const METADATA: &str = "/.well-known/oauth-authorization-server";
 const TOKEN: &str = "/.oauth2/token";
 
 /// What a request wants of this.
-pub(super) enum Call {
+pub(super) enum MacaroonEndpoint {
     /// Where tokens are asked for.
     Metadata,
     /// A token.
@@ -43,11 +43,13 @@ fn is_kind(head: &Parts, kind: &str) -> bool {
 }
 
 /// Whether a request is one.
-pub(super) fn is_call(head: &Parts) -> Option<Call> {
+pub(super) fn is_call(head: &Parts) -> Option<MacaroonEndpoint> {
     match (&head.method, head.uri.path()) {
-        (&Method::GET, METADATA) => Some(Call::Metadata),
-        (&Method::POST, TOKEN) => Some(Call::Token),
-        (&Method::POST, _) if is_kind(head, "application/macaroon-request") => Some(Call::Path),
+        (&Method::GET, METADATA) => Some(MacaroonEndpoint::Metadata),
+        (&Method::POST, TOKEN) => Some(MacaroonEndpoint::Token),
+        (&Method::POST, _) if is_kind(head, "application/macaroon-request") => {
+            Some(MacaroonEndpoint::Path)
+        }
         _ => None,
     }
 }
@@ -62,12 +64,12 @@ fn malformed(words: impl Into<String>) -> Refusal {
 /// Those of the credential; what is wrong with the request.
 pub(super) async fn call(
     door: &Door,
-    call: Call,
+    call: MacaroonEndpoint,
     head: Parts,
     wire: &mut Option<WireBody>,
     query: &Query,
     origin: Origin,
-    told: &mut Told,
+    told: &mut RequestSummary,
 ) -> Result<Answer> {
     told.verb = Some("Macaroon");
     let host = host_of(&head).unwrap_or_default();
@@ -77,7 +79,7 @@ pub(super) async fn call(
         .and_then(|value| value.to_str().ok())
         .unwrap_or(&host);
     let here = format!("{scheme}://{authority}");
-    if matches!(call, Call::Metadata) {
+    if matches!(call, MacaroonEndpoint::Metadata) {
         let metadata = json!({
             "issuer": here,
             "token_endpoint": format!("{here}{TOKEN}"),
@@ -85,7 +87,9 @@ pub(super) async fn call(
         });
         return Ok(json_answer(&metadata));
     }
-    if matches!(call, Call::Token) && !is_kind(&head, "application/x-www-form-urlencoded") {
+    if matches!(call, MacaroonEndpoint::Token)
+        && !is_kind(&head, "application/x-www-form-urlencoded")
+    {
         let words = "tokens are asked for with application/x-www-form-urlencoded\n".to_owned();
         return Ok(text_answer(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
     }
@@ -95,15 +99,17 @@ pub(super) async fn call(
     let body_head = BodyHead::read(&head.headers)?;
     let wire = wire.take().ok_or_else(|| malformed("the body is gone"))?;
     let mut body = RequestBody::new(wire, mode, body_head, seed)?;
-    let room = door.documents.room(Holder::of(&caller), BODY_BYTES_MAX);
+    let room = door
+        .documents
+        .room(BudgetHolder::of(&caller), BODY_BYTES_MAX);
     let _room = room.ok_or_else(no_room)?;
     let bytes = body.collect(BODY_BYTES_MAX).await?;
     let mut wish = match call {
-        Call::Token => of_form(&bytes)?,
-        Call::Path | Call::Metadata => of_path(&head, &bytes)?,
+        MacaroonEndpoint::Token => of_form(&bytes)?,
+        MacaroonEndpoint::Path | MacaroonEndpoint::Metadata => of_path(&head, &bytes)?,
     };
     wish.location = host;
-    let oauth = matches!(call, Call::Token);
+    let oauth = matches!(call, MacaroonEndpoint::Token);
     let now = door.env.clock.now();
     let caller = caller.with_facts(WireFacts::of(&Arc::new(head), None, now, door.region()));
     let (token, ends) = door.store.accounts().macaroon(&caller, wish).await?;
@@ -127,7 +133,7 @@ fn json_answer(value: &serde_json::Value) -> Answer {
 }
 
 /// `{"caveats": ["activity:DOWNLOAD,LIST"], "validity": "PT60M"}`, for the path of the request.
-fn of_path(head: &Parts, bytes: &[u8]) -> Result<MacaroonWish> {
+fn of_path(head: &Parts, bytes: &[u8]) -> Result<MacaroonRequest> {
     let body: serde_json::Value = match bytes {
         [] => json!({}),
         _ => serde_json::from_slice(bytes).map_err(|_| malformed("the request is no JSON"))?,
@@ -162,15 +168,15 @@ fn of_path(head: &Parts, bytes: &[u8]) -> Result<MacaroonWish> {
             Some(seconds.ok_or_else(|| malformed("validity is an ISO 8601 duration, as PT60M"))?)
         }
     };
-    Ok(MacaroonWish {
+    Ok(MacaroonRequest {
         caveats,
         seconds: validity,
-        ..MacaroonWish::default()
+        ..MacaroonRequest::default()
     })
 }
 
 /// `grant_type=client_credentials&expire_in=3600&scope=DOWNLOAD:/path LIST:/path`.
-fn of_form(bytes: &[u8]) -> Result<MacaroonWish> {
+fn of_form(bytes: &[u8]) -> Result<MacaroonRequest> {
     let form = Form::read(bytes).map_err(|_| malformed("the form cannot be read"))?;
     if form.get("grant_type") != Some("client_credentials") {
         return Err(malformed("grant_type is client_credentials"));
@@ -190,13 +196,13 @@ fn of_form(bytes: &[u8]) -> Result<MacaroonWish> {
     }
     let path = path.ok_or_else(|| malformed("there is no scope"))?;
     let seconds = form.get("expire_in").map(str::parse).transpose();
-    Ok(MacaroonWish {
+    Ok(MacaroonRequest {
         caveats: vec![
             format!("path:{path}"),
             format!("activity:{}", activities.join(",")),
         ],
         seconds: seconds.map_err(|_| malformed("expire_in is a number of seconds"))?,
-        ..MacaroonWish::default()
+        ..MacaroonRequest::default()
     })
 }
 

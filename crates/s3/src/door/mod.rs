@@ -4,7 +4,7 @@
 //! does the verb run, and only the verb reads the body. So an answer that refuses the request is
 //! sent before `100 Continue`, which hyper sends when the body is first read.
 //!
-//! Nothing reaches a verb that was not verified: [`Exchange`], which every verb takes, is made here
+//! Nothing reaches a verb that was not verified: [`RequestContext`], which every verb takes, is made here
 //! alone, after the signature. Unsigned requests become exchanges of an anonymous caller, which the
 //! store denies as long as no policy allows them anything.
 //!
@@ -15,22 +15,22 @@ mod access;
 mod address;
 mod answer;
 mod busy;
-mod claimed;
 mod cors;
-mod documents;
-mod exchange;
+mod document_budget;
 mod facts;
-mod hoisted;
+mod failed_auth_audit;
 mod iam;
 mod macaroon;
+mod presigned_headers;
+mod request_context;
 mod request_id;
-mod told;
+mod request_log;
 mod verb;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dewar_auth::{AcceptedConnection, Caller, Credentials, Origin};
+use dewar_auth::{AcceptedConnection, Caller, CredentialStore, Origin};
 use dewar_env::Env;
 use dewar_store::Store;
 use dewar_types::{RequestId, TenantName};
@@ -38,29 +38,29 @@ use http::header::{AUTHORIZATION, EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
 
-pub(crate) use access::Access;
+pub(crate) use access::AccessVerb;
 use address::{Address, bucket_in_host};
 pub use answer::AnswerBody;
 pub(crate) use answer::{
     Answer, empty_answer, full_answer, stream_answer, text_answer, xml_answer, xml_text,
 };
 pub use busy::SLOW_DOWN;
-pub(crate) use claimed::{claimed_key, tell_refused};
-use cors::{Page, preflight};
-use documents::Documents;
-pub(crate) use exchange::Exchange;
+use cors::{CorsRequest, preflight};
+use document_budget::DocumentBudget;
 pub use facts::TlsVersion;
 pub(crate) use facts::WireFacts;
+pub(crate) use failed_auth_audit::{audit_failed_auth, claimed_key};
+pub(crate) use request_context::RequestContext;
 use request_id::RequestIds;
 pub use request_id::{HOST_ID, REQUEST_ID};
-pub use told::Told;
+pub use request_log::RequestSummary;
 pub(crate) use verb::{Configuration, Verb};
 
 use crate::error::{Code, Refusal, Result};
 use crate::limits::{REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE};
 use crate::ops;
 use crate::payload::{BodyHead, PayloadMode, RequestBody, WireBody};
-use crate::sigv4::{CONTENT_SHA256, Claim, Presigned, Query, Seed, Verifier};
+use crate::sigv4::{CONTENT_SHA256, PresignedUrl, Query, Seed, SignatureCheck, Verifier};
 
 /// How a door is set up.
 #[derive(Clone, Debug)]
@@ -92,14 +92,14 @@ pub struct Door {
     config: DoorConfig,
     region: Arc<str>,
     ids: RequestIds,
-    documents: Arc<Documents>,
+    documents: Arc<DocumentBudget>,
 }
 
 impl Door {
     /// A door on `store`, whose users and keys it asks for.
     #[must_use]
     pub fn new(store: Store, env: Env, config: DoorConfig) -> Self {
-        let credentials: Arc<dyn Credentials> = Arc::new(store.clone());
+        let credentials: Arc<dyn CredentialStore> = Arc::new(store.clone());
         Self {
             verifier: Verifier::new(Arc::clone(&credentials), config.region.clone()),
             iam_verifier: Verifier::of_iam(Arc::clone(&credentials)),
@@ -129,8 +129,8 @@ impl Door {
         let method = head.method.clone();
         let expects = head.headers.contains_key(EXPECT);
         let mut pending = Some(wire);
-        let mut told = Told::default();
-        let mut page = Page::of(&head);
+        let mut told = RequestSummary::default();
+        let mut page = CorsRequest::of(&head);
         let outcome = self
             .answer(head, &mut pending, origin, &id, &mut told, &mut page)
             .await;
@@ -150,7 +150,7 @@ impl Door {
             answer = answer.map(|body| body.without_content());
         }
         if let Some(page) = &page {
-            page.tell(&self.store, answer.headers_mut()).await;
+            page.add_headers(&self.store, answer.headers_mut()).await;
         }
         self.finish_headers(answer.headers_mut(), &id);
         answer.extensions_mut().insert(told);
@@ -195,7 +195,7 @@ impl Door {
         // A word that is none is told before it is asked whether it was signed.
         PayloadMode::parse(payload()?.as_deref())?;
         if let Some(token) = bearer_token(&head.headers)? {
-            if Presigned::is_in(query) {
+            if PresignedUrl::is_in(query) {
                 let message = "Only one auth mechanism allowed";
                 return Err(Refusal::new(Code::InvalidArgument, message));
             }
@@ -205,14 +205,14 @@ impl Door {
         let now = self.env.clock.now();
         let claim = self.verifier.verify(head, query, bucket, now).await;
         let claim = claim.inspect_err(|refusal| {
-            tell_refused(&self.store, origin, claimed_key(head, query), refusal);
+            audit_failed_auth(&self.store, origin, claimed_key(head, query), refusal);
         });
         match claim? {
-            Claim::Signed(signed) => {
+            SignatureCheck::Signed(signed) => {
                 let caller = Caller::by_access_key(&signed.key, origin);
                 Ok((caller, signed.payload, signed.seed))
             }
-            Claim::Anonymous => Ok((Caller::anonymous(origin), payload()?, None)),
+            SignatureCheck::Anonymous => Ok((Caller::anonymous(origin), payload()?, None)),
         }
     }
 
@@ -223,8 +223,8 @@ impl Door {
         wire: &mut Option<WireBody>,
         origin: Origin,
         id: &str,
-        told: &mut Told,
-        page: &mut Option<Page>,
+        told: &mut RequestSummary,
+        page: &mut Option<CorsRequest>,
     ) -> Result<Answer> {
         one_host(&head)?;
         let query = Query::parse(head.uri.query())?;
@@ -265,7 +265,7 @@ impl Door {
                 refusal
             }
         };
-        hoisted::adopt(&mut head.headers, &query)?;
+        presigned_headers::adopt(&mut head.headers, &query)?;
         let address = Address::parse(&head, in_host).map_err(closed)?;
         told.bucket = address.bucket().map(|bucket| bucket.name.to_string());
         if let Some(page) = page {
@@ -285,7 +285,7 @@ impl Door {
                 return Err(Refusal::new(Code::InternalError, "the body is gone"));
             };
             let body = RequestBody::new(wire, mode, body_head, seed)?;
-            let mut exchange = Exchange::new(
+            let mut context = RequestContext::new(
                 caller,
                 address,
                 query,
@@ -296,17 +296,17 @@ impl Door {
                 id,
                 &self.documents,
             );
-            let outcome = ops::call(self, verb, &mut exchange).await;
+            let outcome = ops::call(self, verb, &mut context).await;
             if outcome.is_err()
-                && !exchange.head.headers.contains_key(EXPECT)
-                && let Some(mut body) = exchange.body.take()
+                && !context.head.headers.contains_key(EXPECT)
+                && let Some(mut body) = context.body.take()
             {
                 body.drain(REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE)
                     .await;
             }
             return outcome;
         }
-        let mut exchange = Exchange::new(
+        let mut context = RequestContext::new(
             caller,
             address,
             query,
@@ -317,7 +317,7 @@ impl Door {
             id,
             &self.documents,
         );
-        ops::call(self, verb, &mut exchange).await
+        ops::call(self, verb, &mut context).await
     }
 }
 

@@ -4,7 +4,7 @@
 
 use http::{HeaderMap, Method};
 
-use super::access::Access;
+use super::access::AccessVerb;
 use super::address::Address;
 use crate::error::{Code, Refusal, Result};
 use crate::form::boundary_of;
@@ -39,7 +39,7 @@ pub(crate) enum Verb {
     DeleteBucketLifecycle,
     GetObjectLockConfiguration,
     PutObjectLockConfiguration,
-    Access(Access),
+    Access(AccessVerb),
     GetBucketCors,
     PutBucketCors,
     DeleteBucketCors,
@@ -279,7 +279,7 @@ fn of_service(method: &Method, query: &Query) -> Option<Verb> {
 
 fn of_bucket(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Option<Verb>> {
     if let Some(name) = sub_resource(query)
-        && let Some(verb) = Access::of_bucket(method, name)
+        && let Some(verb) = AccessVerb::of_bucket(method, name)
     {
         return Ok(Some(Verb::Access(verb)));
     }
@@ -397,7 +397,7 @@ fn of_object(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
             (whole && only(query, &["uploadId", "partNumber"])).then_some(verb)
         }
         Method::PUT if query.has("acl") => {
-            only(query, &["acl", "versionId"]).then_some(Verb::Access(Access::PutObjectAcl))
+            only(query, &["acl", "versionId"]).then_some(Verb::Access(AccessVerb::PutObjectAcl))
         }
         Method::PUT if query.has("renameObject") => {
             only(query, &["renameObject"]).then_some(Verb::RenameObject)
@@ -447,7 +447,7 @@ fn get_of_object(query: &Query) -> Option<Verb> {
         return only(query, &known).then_some(Verb::ListParts);
     }
     for (name, verb) in [
-        ("acl", Verb::Access(Access::GetObjectAcl)),
+        ("acl", Verb::Access(AccessVerb::GetObjectAcl)),
         ("tagging", Verb::GetObjectTagging),
         ("legal-hold", Verb::GetObjectLegalHold),
         ("retention", Verb::GetObjectRetention),

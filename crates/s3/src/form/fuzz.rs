@@ -10,9 +10,9 @@ use super::policy::Policy;
 use super::read::FormFields;
 
 /// What a form decodes to: per part its head and its bytes; and whether it ended well.
-type Decoded = (Vec<(String, Vec<u8>)>, bool);
+type DecodedForm = (Vec<(String, Vec<u8>)>, bool);
 
-fn run(boundary: &str, input: &Bytes, piece: usize) -> Decoded {
+fn run(boundary: &str, input: &Bytes, piece: usize) -> DecodedForm {
     let mut decoder = FormDecoder::new(boundary);
     let mut parts: Vec<(String, Vec<u8>)> = Vec::new();
     let mut rest = input.clone();

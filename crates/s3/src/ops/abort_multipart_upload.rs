@@ -2,14 +2,14 @@
 
 use http::StatusCode;
 
-use super::shown::upload_id;
-use crate::door::{Answer, Door, Exchange, empty_answer};
+use super::document_fields::upload_id;
+use crate::door::{Answer, Door, RequestContext, empty_answer};
 use crate::error::Result;
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let upload = upload_id(exchange)?;
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let upload = upload_id(context)?;
     door.store
-        .abort_upload(&exchange.caller, exchange.object()?, upload)
+        .abort_upload(&context.caller, context.object()?, upload)
         .await?;
     Ok(empty_answer(StatusCode::NO_CONTENT))
 }

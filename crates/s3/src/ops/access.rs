@@ -6,74 +6,80 @@ use http::StatusCode;
 use s3s::dto;
 
 use super::delete_objects::document;
-use crate::door::{Access, Answer, Door, Exchange, empty_answer, full_answer, xml_answer};
+use crate::door::{
+    AccessVerb, Answer, Door, RequestContext, empty_answer, full_answer, xml_answer,
+};
 use crate::error::{Code, Refusal, Result};
-use crate::wire::{acl_document, acl_of, header, ownership_named, shown_acl, value_of};
+use crate::wire::{acl_document, acl_elements, acl_of, header, ownership_named, value_of};
 
-pub(super) async fn call(door: &Door, verb: Access, exchange: &mut Exchange) -> Result<Answer> {
+pub(super) async fn call(
+    door: &Door,
+    verb: AccessVerb,
+    context: &mut RequestContext,
+) -> Result<Answer> {
     match verb {
-        Access::GetBucketPolicy => get_policy(door, exchange).await,
-        Access::PutBucketPolicy => put_policy(door, exchange).await,
-        Access::DeleteBucketPolicy => {
-            let bucket = exchange.bucket()?;
+        AccessVerb::GetBucketPolicy => get_policy(door, context).await,
+        AccessVerb::PutBucketPolicy => put_policy(door, context).await,
+        AccessVerb::DeleteBucketPolicy => {
+            let bucket = context.bucket()?;
             door.store
-                .delete_bucket_policy(&exchange.caller, &bucket)
+                .delete_bucket_policy(&context.caller, &bucket)
                 .await?;
             Ok(empty_answer(StatusCode::NO_CONTENT))
         }
-        Access::GetBucketPolicyStatus => {
-            let bucket = exchange.bucket()?;
+        AccessVerb::GetBucketPolicyStatus => {
+            let bucket = context.bucket()?;
             let public = door
                 .store
-                .bucket_is_public(&exchange.caller, &bucket)
+                .bucket_is_public(&context.caller, &bucket)
                 .await?;
             xml_answer(&dto::PolicyStatus {
                 is_public: Some(public),
             })
         }
-        Access::GetOwnership | Access::PutOwnership | Access::DeleteOwnership => {
-            ownership(door, verb, exchange).await
+        AccessVerb::GetOwnership | AccessVerb::PutOwnership | AccessVerb::DeleteOwnership => {
+            ownership(door, verb, context).await
         }
-        Access::GetBlock | Access::PutBlock | Access::DeleteBlock => {
-            block(door, verb, exchange).await
+        AccessVerb::GetBlock | AccessVerb::PutBlock | AccessVerb::DeleteBlock => {
+            block(door, verb, context).await
         }
-        Access::GetBucketAcl => {
-            let bucket = exchange.bucket()?;
-            let shown = door.store.bucket_acl(&exchange.caller, &bucket).await?;
+        AccessVerb::GetBucketAcl => {
+            let bucket = context.bucket()?;
+            let shown = door.store.bucket_acl(&context.caller, &bucket).await?;
             acl_answer(&shown)
         }
-        Access::PutBucketAcl => {
-            let wish = wanted_acl(exchange).await?;
-            let bucket = exchange.bucket()?;
+        AccessVerb::PutBucketAcl => {
+            let wish = wanted_acl(context).await?;
+            let bucket = context.bucket()?;
             door.store
-                .put_bucket_acl(&exchange.caller, &bucket, &wish)
+                .put_bucket_acl(&context.caller, &bucket, &wish)
                 .await?;
             Ok(empty_answer(StatusCode::OK))
         }
-        Access::GetObjectAcl => {
-            let object = exchange.object()?;
-            let version = exchange.version()?;
+        AccessVerb::GetObjectAcl => {
+            let object = context.object()?;
+            let version = context.version()?;
             let shown = door
                 .store
-                .object_acl(&exchange.caller, &object, version)
+                .object_acl(&context.caller, &object, version)
                 .await?;
             acl_answer(&shown)
         }
-        Access::PutObjectAcl => {
-            let wish = wanted_acl(exchange).await?;
-            let (object, version) = (exchange.object()?, exchange.version()?);
+        AccessVerb::PutObjectAcl => {
+            let wish = wanted_acl(context).await?;
+            let (object, version) = (context.object()?, context.version()?);
             door.store
-                .put_object_acl(&exchange.caller, &object, version, &wish)
+                .put_object_acl(&context.caller, &object, version, &wish)
                 .await?;
             Ok(empty_answer(StatusCode::OK))
         }
-        Access::GetPayment | Access::PutPayment => payment(door, verb, exchange).await,
+        AccessVerb::GetPayment | AccessVerb::PutPayment => payment(door, verb, context).await,
     }
 }
 
-async fn get_policy(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
-    let text = door.store.bucket_policy(&exchange.caller, &bucket).await?;
+async fn get_policy(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
+    let text = door.store.bucket_policy(&context.caller, &bucket).await?;
     let text = text.ok_or_else(|| {
         Refusal::new(Code::NoSuchBucketPolicy, "The bucket policy does not exist")
             .element("BucketName", bucket.name.to_string())
@@ -85,14 +91,11 @@ async fn get_policy(door: &Door, exchange: &Exchange) -> Result<Answer> {
     Ok(answer)
 }
 
-async fn put_policy(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let confirmed = header(
-        exchange.headers(),
-        "x-amz-confirm-remove-self-bucket-access",
-    )?;
+async fn put_policy(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    let confirmed = header(context.headers(), "x-amz-confirm-remove-self-bucket-access")?;
     let locks_owner_out = confirmed.is_some_and(|value| value.eq_ignore_ascii_case("true"));
     let malformed = |words: &'static str| Refusal::new(Code::MalformedPolicy, words);
-    let bytes = exchange.document(false).await?;
+    let bytes = context.document(false).await?;
     if bytes.len() > BUCKET_POLICY_BYTES_MAX {
         return Err(malformed(
             "Policy exceeds the maximum allowed document size.",
@@ -100,18 +103,18 @@ async fn put_policy(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
     }
     let text = std::str::from_utf8(&bytes)
         .map_err(|_| malformed("Policies must be valid JSON and the first byte must be '{'"))?;
-    let bucket = exchange.bucket()?;
+    let bucket = context.bucket()?;
     door.store
-        .put_bucket_policy(&exchange.caller, &bucket, text, locks_owner_out)
+        .put_bucket_policy(&context.caller, &bucket, text, locks_owner_out)
         .await?;
     Ok(empty_answer(StatusCode::NO_CONTENT))
 }
 
-async fn ownership(door: &Door, verb: Access, exchange: &mut Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
+async fn ownership(door: &Door, verb: AccessVerb, context: &mut RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
     match verb {
-        Access::PutOwnership => {
-            let bytes = exchange.document(false).await?;
+        AccessVerb::PutOwnership => {
+            let bytes = context.document(false).await?;
             let controls: dto::OwnershipControls = document(&bytes)?;
             let [rule] = &controls.rules[..] else {
                 let message = "OwnershipControls must have exactly one rule";
@@ -119,20 +122,20 @@ async fn ownership(door: &Door, verb: Access, exchange: &mut Exchange) -> Result
             };
             let ownership = ownership_named(rule.object_ownership.as_str())?;
             door.store
-                .put_bucket_ownership(&exchange.caller, &bucket, ownership)
+                .put_bucket_ownership(&context.caller, &bucket, ownership)
                 .await?;
             Ok(empty_answer(StatusCode::OK))
         }
-        Access::DeleteOwnership => {
+        AccessVerb::DeleteOwnership => {
             door.store
-                .delete_bucket_ownership(&exchange.caller, &bucket)
+                .delete_bucket_ownership(&context.caller, &bucket)
                 .await?;
             Ok(empty_answer(StatusCode::NO_CONTENT))
         }
         _ => {
             let found = door
                 .store
-                .bucket_ownership(&exchange.caller, &bucket)
+                .bucket_ownership(&context.caller, &bucket)
                 .await?;
             let found = found.ok_or_else(|| {
                 let message = "The bucket ownership controls were not found";
@@ -147,11 +150,11 @@ async fn ownership(door: &Door, verb: Access, exchange: &mut Exchange) -> Result
     }
 }
 
-async fn block(door: &Door, verb: Access, exchange: &mut Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
+async fn block(door: &Door, verb: AccessVerb, context: &mut RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
     match verb {
-        Access::PutBlock => {
-            let bytes = exchange.document(false).await?;
+        AccessVerb::PutBlock => {
+            let bytes = context.document(false).await?;
             let wanted: dto::PublicAccessBlockConfiguration = document(&bytes)?;
             let block = PublicAccessBlock {
                 block_public_acls: wanted.block_public_acls.unwrap_or_default(),
@@ -160,20 +163,20 @@ async fn block(door: &Door, verb: Access, exchange: &mut Exchange) -> Result<Ans
                 restrict_public_buckets: wanted.restrict_public_buckets.unwrap_or_default(),
             };
             door.store
-                .put_public_access_block(&exchange.caller, &bucket, block)
+                .put_public_access_block(&context.caller, &bucket, block)
                 .await?;
             Ok(empty_answer(StatusCode::OK))
         }
-        Access::DeleteBlock => {
+        AccessVerb::DeleteBlock => {
             door.store
-                .delete_public_access_block(&exchange.caller, &bucket)
+                .delete_public_access_block(&context.caller, &bucket)
                 .await?;
             Ok(empty_answer(StatusCode::NO_CONTENT))
         }
         _ => {
             let found = door
                 .store
-                .public_access_block(&exchange.caller, &bucket)
+                .public_access_block(&context.caller, &bucket)
                 .await?;
             let block = found.ok_or_else(|| {
                 let message = "The public access block configuration was not found";
@@ -189,10 +192,10 @@ async fn block(door: &Door, verb: Access, exchange: &mut Exchange) -> Result<Ans
     }
 }
 
-async fn payment(door: &Door, verb: Access, exchange: &mut Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
-    if verb == Access::PutPayment {
-        let bytes = exchange.document(false).await?;
+async fn payment(door: &Door, verb: AccessVerb, context: &mut RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
+    if verb == AccessVerb::PutPayment {
+        let bytes = context.document(false).await?;
         let wanted: dto::RequestPaymentConfiguration = document(&bytes)?;
         let requester = match wanted.payer.as_str() {
             "Requester" => true,
@@ -203,11 +206,11 @@ async fn payment(door: &Door, verb: Access, exchange: &mut Exchange) -> Result<A
             }
         };
         door.store
-            .put_requester_pays(&exchange.caller, &bucket, requester)
+            .put_requester_pays(&context.caller, &bucket, requester)
             .await?;
         return Ok(empty_answer(StatusCode::OK));
     }
-    let requester = door.store.requester_pays(&exchange.caller, &bucket).await?;
+    let requester = door.store.requester_pays(&context.caller, &bucket).await?;
     let payer = if requester {
         "Requester"
     } else {
@@ -219,9 +222,9 @@ async fn payment(door: &Door, verb: Access, exchange: &mut Exchange) -> Result<A
 }
 
 /// The list that a request asks for, in headers or as a document.
-async fn wanted_acl(exchange: &mut Exchange) -> Result<NewAcl> {
-    let in_headers = acl_of(exchange.headers())?;
-    let bytes = exchange.document(false).await?;
+async fn wanted_acl(context: &mut RequestContext) -> Result<NewAcl> {
+    let in_headers = acl_of(context.headers())?;
+    let bytes = context.document(false).await?;
     match in_headers {
         Some(_) if !bytes.is_empty() => Err(Refusal::new(
             Code::UnexpectedContent,
@@ -244,8 +247,8 @@ async fn wanted_acl(exchange: &mut Exchange) -> Result<NewAcl> {
     }
 }
 
-fn acl_answer(shown: &dewar_store::api::ShownAcl) -> Result<Answer> {
-    let (owner, grants) = shown_acl(shown);
+fn acl_answer(shown: &dewar_store::api::NamedAcl) -> Result<Answer> {
+    let (owner, grants) = acl_elements(shown);
     xml_answer(&dto::GetBucketAclOutput {
         grants: Some(grants),
         owner: Some(owner),

@@ -12,9 +12,9 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 
 use super::delete_objects::document;
+use super::document_fields::upload_id;
 use super::parts_documents::{CompleteResult, NamedParts};
-use super::shown::upload_id;
-use crate::door::{Answer, Door, Exchange, stream_answer, text_answer, xml_text};
+use crate::door::{Answer, Door, RequestContext, stream_answer, text_answer, xml_text};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::KEEP_ALIVE_INTERVAL;
 use crate::wire::{
@@ -24,7 +24,7 @@ use crate::wire::{
 type Joining = Pin<Box<dyn Future<Output = Result<ObjectInfo, Error>> + Send>>;
 
 /// What the answer repeats of the request.
-struct Named {
+struct EchoedFields {
     bucket: String,
     key: String,
     /// The object's full address.
@@ -32,16 +32,16 @@ struct Named {
     request_id: String,
 }
 
-pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let bytes = exchange.document_beside_checksums().await?;
-    let object = exchange.object()?;
-    let named = Named {
+pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    let bytes = context.document_beside_checksums().await?;
+    let object = context.object()?;
+    let named = EchoedFields {
         bucket: object.bucket.name.to_string(),
         key: object.key.to_string(),
-        location: exchange.location(),
-        request_id: exchange.request_id.clone(),
+        location: context.location(),
+        request_id: context.request_id.clone(),
     };
-    let headers = exchange.headers();
+    let headers = context.headers();
     let size = header(headers, "x-amz-mp-object-size")?;
     let size = size
         .map(str::parse)
@@ -49,15 +49,15 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         .map_err(|_| Refusal::new(Code::InvalidRequest, "x-amz-mp-object-size is not a size"))?;
     let request = CompleteRequest {
         object,
-        upload: upload_id(exchange)?,
+        upload: upload_id(context)?,
         parts: document::<NamedParts>(&bytes)?.parts()?,
         size,
         checksum: named_checksum(headers)?,
         condition: write_condition(headers)?,
-        customer_key: customer_key(exchange)?,
+        customer_key: customer_key(context)?,
     };
     let asked = headers.clone();
-    let (store, caller) = (door.store.clone(), exchange.caller.clone());
+    let (store, caller) = (door.store.clone(), context.caller.clone());
     let mut joining: Joining =
         Box::pin(async move { store.complete_upload(&caller, request).await });
     match tokio::time::timeout(KEEP_ALIVE_INTERVAL, &mut joining).await {
@@ -73,7 +73,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     }
 }
 
-fn document_of(named: &Named, info: &ObjectInfo, declaration: bool) -> Result<Vec<u8>> {
+fn document_of(named: &EchoedFields, info: &ObjectInfo, declaration: bool) -> Result<Vec<u8>> {
     let document = CompleteResult {
         bucket: &named.bucket,
         key: &named.key,
@@ -83,24 +83,24 @@ fn document_of(named: &Named, info: &ObjectInfo, declaration: bool) -> Result<Ve
     xml_text(&document, declaration)
 }
 
-enum Stage {
+enum CompletionStage {
     Declaration,
     Waiting,
 }
 
 /// The answer while the joining goes on.
-fn keep_alive(joining: Joining, named: Named) -> Answer {
-    let state = Some((Stage::Declaration, joining, named));
+fn keep_alive(joining: Joining, named: EchoedFields) -> Answer {
+    let state = Some((CompletionStage::Declaration, joining, named));
     let body = stream::unfold(state, |state| async move {
         let (stage, mut joining, named) = state?;
-        if let Stage::Declaration = stage {
+        if let CompletionStage::Declaration = stage {
             let text = Bytes::from_static(b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-            return Some((Ok(text), Some((Stage::Waiting, joining, named))));
+            return Some((Ok(text), Some((CompletionStage::Waiting, joining, named))));
         }
         match tokio::time::timeout(KEEP_ALIVE_INTERVAL, &mut joining).await {
             Err(_) => {
                 let blank = Bytes::from_static(b" ");
-                Some((Ok(blank), Some((Stage::Waiting, joining, named))))
+                Some((Ok(blank), Some((CompletionStage::Waiting, joining, named))))
             }
             Ok(outcome) => Some((Ok(ending(outcome, &named)), None)),
         }
@@ -111,7 +111,7 @@ fn keep_alive(joining: Joining, named: Named) -> Answer {
     answer
 }
 
-fn ending(outcome: Result<ObjectInfo, Error>, named: &Named) -> Bytes {
+fn ending(outcome: Result<ObjectInfo, Error>, named: &EchoedFields) -> Bytes {
     let text = outcome
         .map_err(Refusal::from)
         .and_then(|info| document_of(named, &info, false));
@@ -142,7 +142,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(60)).await;
             Err(Error::new(ErrorKind::Precondition, "somebody was faster"))
         });
-        let named = Named {
+        let named = EchoedFields {
             bucket: "bucket".into(),
             key: "k<".into(),
             location: "http://localhost/bucket/k%3C".into(),

@@ -3,7 +3,7 @@
 
 use http::StatusCode;
 
-use crate::door::{Answer, Configuration, Door, Exchange, text_answer};
+use crate::door::{Answer, Configuration, Door, RequestContext, text_answer};
 use crate::error::{Refusal, Result};
 
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
@@ -12,11 +12,11 @@ const XMLNS: &str = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";
 /// Of a bucket, which must exist.
 pub(super) async fn bucket(
     door: &Door,
-    exchange: &Exchange,
+    context: &RequestContext,
     what: Configuration,
 ) -> Result<Answer> {
     door.store
-        .head_bucket(&exchange.caller, &exchange.bucket()?)
+        .head_bucket(&context.caller, &context.bucket()?)
         .await?;
     unset(what)
 }

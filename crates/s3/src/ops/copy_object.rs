@@ -2,24 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use dewar_store::api::{CopyRequest, Marks, ObjectRef};
+use dewar_store::api::{CopyRequest, ObjectRef, VersionAttributes};
 use dewar_types::VersionName;
 use http::HeaderMap;
 
 use super::parts_documents::{CopyChecksum, CopyResult};
-use crate::door::{Answer, Door, Exchange, xml_answer};
+use crate::door::{Answer, Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::wire::{
     acl_of, algorithm_named, attributes_of, copy_source_condition, encryption_headers,
-    encryption_of, header, marks_of, object_named, refuse_unsupported, source_key, value_of,
-    version_headers, write_condition,
+    encryption_of, header, object_named, refuse_unsupported, source_key, value_of,
+    version_attributes_of, version_headers, write_condition,
 };
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let headers = exchange.headers();
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let headers = context.headers();
     refuse_unsupported(headers)?;
     let (source, source_version) = copy_source(headers)?;
-    let target = exchange.object()?;
+    let target = context.object()?;
     let replace = match header(headers, "x-amz-metadata-directive")? {
         None | Some("COPY") => false,
         Some("REPLACE") => true,
@@ -31,14 +31,15 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     };
     let checksum = header(headers, "x-amz-checksum-algorithm")?;
     let checksum = checksum.map(algorithm_named).transpose()?;
-    let encryption = encryption_of(exchange, headers)?;
-    let mut marks = marks_of(headers)?;
+    let encryption = encryption_of(context, headers)?;
+    let mut marks = version_attributes_of(headers)?;
     if !replaces_tags(headers)? {
         marks.tags = None;
     } else if marks.tags.is_none() {
         marks.tags = Some(BTreeMap::new());
     }
-    let as_it_was = encryption.is_none() && marks == Marks::default() && source_version.is_none();
+    let as_it_was =
+        encryption.is_none() && marks == VersionAttributes::default() && source_version.is_none();
     if source == target && !replace && checksum.is_none() && as_it_was {
         return Err(Refusal::new(
             Code::InvalidRequest,
@@ -60,13 +61,13 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         },
         checksum,
         condition: write_condition(headers)?,
-        source_key: source_key(exchange)?,
+        source_key: source_key(context)?,
         encryption,
         acl: acl_of(headers)?,
     };
     let info = door
         .store
-        .copy(&exchange.caller, request)
+        .copy(&context.caller, request)
         .await
         .map_err(failed_source)?;
     let mut answer = xml_answer(&CopyResult {

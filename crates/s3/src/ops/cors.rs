@@ -5,17 +5,17 @@ use http::StatusCode;
 use s3s::dto;
 
 use super::delete_objects::document;
-use crate::door::{Answer, Door, Exchange, empty_answer, xml_answer};
+use crate::door::{Answer, Door, RequestContext, empty_answer, xml_answer};
 use crate::error::{Code, Refusal, Result};
 
 /// The methods that rules may speak of.
 const METHODS: [&str; 5] = ["GET", "PUT", "HEAD", "POST", "DELETE"];
 
-pub(super) async fn get(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
+pub(super) async fn get(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
     let found = door
         .store
-        .get_bucket_document::<Cors>(&exchange.caller, &bucket)
+        .get_bucket_document::<Cors>(&context.caller, &bucket)
         .await?;
     let cors = found.ok_or_else(|| {
         let words = "The CORS configuration does not exist";
@@ -36,8 +36,8 @@ pub(super) async fn get(door: &Door, exchange: &Exchange) -> Result<Answer> {
     })
 }
 
-pub(super) async fn put(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let bytes = exchange.document(false).await?;
+pub(super) async fn put(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    let bytes = context.document(false).await?;
     let wanted: dto::CORSConfiguration = document(&bytes)?;
     if wanted.cors_rules.is_empty() || wanted.cors_rules.len() > CORS_RULES_MAX {
         return Err(malformed());
@@ -46,17 +46,17 @@ pub(super) async fn put(door: &Door, exchange: &mut Exchange) -> Result<Answer> 
     let cors = Cors {
         rules: rules.collect::<Result<_>>()?,
     };
-    let bucket = exchange.bucket()?;
+    let bucket = context.bucket()?;
     door.store
-        .put_bucket_document(&exchange.caller, &bucket, &cors)
+        .put_bucket_document(&context.caller, &bucket, &cors)
         .await?;
     Ok(empty_answer(StatusCode::OK))
 }
 
-pub(super) async fn delete(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
+pub(super) async fn delete(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
     door.store
-        .delete_bucket_document::<Cors>(&exchange.caller, &bucket)
+        .delete_bucket_document::<Cors>(&context.caller, &bucket)
         .await?;
     Ok(empty_answer(StatusCode::NO_CONTENT))
 }

@@ -9,18 +9,18 @@ use s3s::xml::{DeError, DeResult, Deserialize, Deserializer};
 
 use super::delete_objects::document;
 use super::tagging::TagList;
-use crate::door::{Answer, Door, Exchange, empty_answer};
+use crate::door::{Answer, Door, RequestContext, empty_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::wire::{acl_of, header, ownership_named, refuse_unsupported, value_of};
 
 const OLDEST_REGION: &str = "us-east-1";
 
-pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let headers = exchange.headers();
+pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    let headers = context.headers();
     let locks = header(headers, "x-amz-bucket-object-lock-enabled")?
         .is_some_and(|on| on.eq_ignore_ascii_case("true"));
     refuse_unsupported(headers)?;
-    let bytes = exchange.document(false).await?;
+    let bytes = context.document(false).await?;
     let (mut location, mut tags) = (None, Tags::new());
     if !bytes.is_empty() {
         let wanted: BucketConfiguration = document(&bytes)?;
@@ -31,14 +31,14 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         location = check_location(wanted.location, door.region())?;
         tags = wanted.tags.checked(TAGS_PER_BUCKET_MAX)?;
     }
-    let ownership = header(exchange.headers(), "x-amz-object-ownership")?;
+    let ownership = header(context.headers(), "x-amz-object-ownership")?;
     let options = BucketOptions {
-        acl: acl_of(exchange.headers())?,
+        acl: acl_of(context.headers())?,
         ownership: ownership.map(ownership_named).transpose()?,
         location,
         tags,
     };
-    let bucket = exchange.bucket()?;
+    let bucket = context.bucket()?;
     let mut new = NewBucket::default();
     if locks {
         // Versions are what is kept.
@@ -47,7 +47,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     }
     let made = door
         .store
-        .create_bucket_with(&exchange.caller, &bucket, new, &options)
+        .create_bucket_with(&context.caller, &bucket, new, &options)
         .await;
     match made {
         // S3's oldest region has always answered so, and clients there count on it.

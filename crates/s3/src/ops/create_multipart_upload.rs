@@ -4,28 +4,28 @@ use dewar_store::api::CreateUploadRequest;
 use http::HeaderValue;
 use s3s::dto::CreateMultipartUploadOutput;
 
-use crate::door::{Answer, Door, Exchange, xml_answer};
+use crate::door::{Answer, Door, RequestContext, xml_answer};
 use crate::error::Result;
 use crate::wire::{
     abort_headers, acl_of, announced_checksum, attributes_of, encryption_headers, encryption_of,
-    marks_of, refuse_unsupported,
+    refuse_unsupported, version_attributes_of,
 };
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let headers = exchange.headers();
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let headers = context.headers();
     refuse_unsupported(headers)?;
-    let object = exchange.object()?;
+    let object = context.object()?;
     let (algorithm, composite) = announced_checksum(headers)?;
     let request = CreateUploadRequest {
         object: object.clone(),
         attributes: attributes_of(headers)?,
-        marks: marks_of(headers)?,
+        marks: version_attributes_of(headers)?,
         checksum: Some(algorithm),
         composite,
-        encryption: encryption_of(exchange, headers)?,
+        encryption: encryption_of(context, headers)?,
         acl: acl_of(headers)?,
     };
-    let begun = door.store.create_upload(&exchange.caller, request).await?;
+    let begun = door.store.create_upload(&context.caller, request).await?;
     let mut answer = xml_answer(&CreateMultipartUploadOutput {
         bucket: Some(object.bucket.name.to_string()),
         key: Some(object.key.to_string()),

@@ -3,14 +3,14 @@
 use dewar_store::api::Emptiness;
 use http::StatusCode;
 
-use crate::door::{Answer, Door, Exchange, empty_answer};
+use crate::door::{Answer, Door, RequestContext, empty_answer};
 use crate::error::Result;
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
     door.store
         .delete_bucket(
-            &exchange.caller,
-            &exchange.bucket()?,
+            &context.caller,
+            &context.bucket()?,
             Emptiness::DirectoriesOnly,
         )
         .await?;

@@ -3,18 +3,18 @@
 use dewar_store::api::DeleteRequest;
 use http::{HeaderValue, StatusCode};
 
-use crate::door::{Answer, Door, Exchange, empty_answer};
+use crate::door::{Answer, Door, RequestContext, empty_answer};
 use crate::error::Result;
 use crate::wire::{delete_condition, value_of};
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
     let request = DeleteRequest {
-        object: exchange.object()?,
-        version: exchange.version()?,
-        condition: delete_condition(exchange.headers())?,
-        bypass: exchange.bypasses()?,
+        object: context.object()?,
+        version: context.version()?,
+        condition: delete_condition(context.headers())?,
+        bypass: context.bypasses()?,
     };
-    let deleted = door.store.delete(&exchange.caller, request).await?;
+    let deleted = door.store.delete(&context.caller, request).await?;
     let mut answer = empty_answer(StatusCode::NO_CONTENT);
     let headers = answer.headers_mut();
     if let Some(name) = deleted.name {

@@ -7,18 +7,18 @@ use dewar_types::Timestamp;
 use s3s::dto::{Delete, DeleteObjectsOutput, DeletedObject, ObjectIdentifier};
 use s3s::xml::{Deserialize, Deserializer};
 
-use crate::door::{Answer, Door, Exchange, xml_answer};
+use crate::door::{Answer, Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::BULK_DELETE_KEYS_MAX;
 use crate::wire::key_named;
 
-pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let bytes = exchange.document(true).await?;
+pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    let bytes = context.document(true).await?;
     let Delete { objects, quiet } = document(&bytes)?;
     if objects.is_empty() || objects.len() > BULK_DELETE_KEYS_MAX {
         return Err(malformed());
     }
-    let bypass = exchange.bypasses()?;
+    let bypass = context.bypasses()?;
     let mut wanted = Vec::with_capacity(objects.len());
     let mut output = DeleteObjectsOutput::default();
     let mut errors = Vec::new();
@@ -39,10 +39,10 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
             )
         })
         .collect();
-    let bucket = exchange.bucket()?;
+    let bucket = context.bucket()?;
     let outcomes = door
         .store
-        .delete_many(&exchange.caller, &bucket, wanted, bypass)
+        .delete_many(&context.caller, &bucket, wanted, bypass)
         .await?;
     let mut deleted = Vec::new();
     for ((key, version), outcome) in named.into_iter().zip(outcomes) {

@@ -5,16 +5,16 @@ use http::StatusCode;
 use s3s::dto;
 
 use super::delete_objects::document;
-use crate::door::{Answer, Door, Exchange, empty_answer, xml_answer};
+use crate::door::{Answer, Door, RequestContext, empty_answer, xml_answer};
 use crate::error::{Code, Refusal, Result};
 
 const AES256: &str = "AES256";
 
-pub(super) async fn get(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
+pub(super) async fn get(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
     let found = door
         .store
-        .get_bucket_document::<BucketEncryption>(&exchange.caller, &bucket)
+        .get_bucket_document::<BucketEncryption>(&context.caller, &bucket)
         .await?;
     if found.is_none() {
         let words = "The server side encryption configuration was not found";
@@ -32,8 +32,8 @@ pub(super) async fn get(door: &Door, exchange: &Exchange) -> Result<Answer> {
     xml_answer(&dto::ServerSideEncryptionConfiguration { rules: vec![rule] })
 }
 
-pub(super) async fn put(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let bytes = exchange.document(false).await?;
+pub(super) async fn put(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    let bytes = context.document(false).await?;
     let wanted: dto::ServerSideEncryptionConfiguration = document(&bytes)?;
     let malformed = || {
         Refusal::new(
@@ -56,17 +56,17 @@ pub(super) async fn put(door: &Door, exchange: &mut Exchange) -> Result<Answer> 
         }
         _ => return Err(malformed()),
     }
-    let bucket = exchange.bucket()?;
+    let bucket = context.bucket()?;
     door.store
-        .put_bucket_document(&exchange.caller, &bucket, &BucketEncryption::default())
+        .put_bucket_document(&context.caller, &bucket, &BucketEncryption::default())
         .await?;
     Ok(empty_answer(StatusCode::OK))
 }
 
-pub(super) async fn delete(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
+pub(super) async fn delete(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
     door.store
-        .delete_bucket_document::<BucketEncryption>(&exchange.caller, &bucket)
+        .delete_bucket_document::<BucketEncryption>(&context.caller, &bucket)
         .await?;
     Ok(empty_answer(StatusCode::NO_CONTENT))
 }

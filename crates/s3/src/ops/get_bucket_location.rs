@@ -2,12 +2,12 @@
 
 use s3s::dto::{BucketLocationConstraint, GetBucketLocationOutput};
 
-use crate::door::{Answer, Door, Exchange, xml_answer};
+use crate::door::{Answer, Door, RequestContext, xml_answer};
 use crate::error::Result;
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
     door.store
-        .head_bucket(&exchange.caller, &exchange.bucket()?)
+        .head_bucket(&context.caller, &context.bucket()?)
         .await?;
     // The first region has no constraint; clients know it by that.
     let place = Some(&**door.region()).filter(|region| *region != "us-east-1");

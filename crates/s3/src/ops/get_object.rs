@@ -1,7 +1,7 @@
 //! GetObject.
 
 use dewar_store::Download;
-use dewar_store::api::{GetRequest, IfRange, MarkerFound, ObjectInfo, ReadCondition};
+use dewar_store::api::{DeleteMarkerError, GetRequest, IfRange, ObjectInfo, ReadCondition};
 use dewar_types::{ByteRange, Error, ErrorKind};
 use futures_util::{StreamExt, stream};
 use http::header::{
@@ -10,7 +10,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use crate::door::{Answer, Door, Exchange, empty_answer, full_answer, stream_answer};
+use crate::door::{Answer, Door, RequestContext, empty_answer, full_answer, stream_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PART_NUMBER_MAX;
 use crate::range::parse_range;
@@ -19,14 +19,14 @@ use crate::wire::{
     part_checksum_headers, quoted, read_condition, value_of,
 };
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let request = read_request(exchange)?;
-    let partial = Partial::of(&request);
-    let download = match door.store.get(&exchange.caller, request).await {
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let request = read_request(context)?;
+    let partial = PartialRead::of(&request);
+    let download = match door.store.get(&context.caller, request).await {
         Ok(download) => download,
-        Err(error) => return Err(explain(door, exchange, error).await),
+        Err(error) => return Err(explain(door, context, error).await),
     };
-    let (status, headers) = head(exchange, &download.info, download.range, &partial)?;
+    let (status, headers) = head(context, &download.info, download.range, &partial)?;
     let mut answer = send(download).await?;
     *answer.status_mut() = status;
     *answer.headers_mut() = headers;
@@ -60,14 +60,14 @@ async fn read_on(mut download: Download) -> Option<(Result<bytes::Bytes, Error>,
 }
 
 /// Whether an answer is about a part of its object.
-pub(super) struct Partial {
+pub(super) struct PartialRead {
     part: bool,
     range: bool,
     /// Where this does not hold, the range did not count, and the whole is sent.
     if_range: Option<IfRange>,
 }
 
-impl Partial {
+impl PartialRead {
     /// What a request asks for.
     pub(super) fn of(request: &GetRequest) -> Self {
         Self {
@@ -85,36 +85,36 @@ impl Partial {
 }
 
 /// What a GET or HEAD asks for.
-pub(super) fn read_request(exchange: &Exchange) -> Result<GetRequest> {
-    let headers = exchange.headers();
-    let part = exchange.number("partNumber", 1..=PART_NUMBER_MAX)?;
+pub(super) fn read_request(context: &RequestContext) -> Result<GetRequest> {
+    let headers = context.headers();
+    let part = context.number("partNumber", 1..=PART_NUMBER_MAX)?;
     let range = header(headers, RANGE.as_str())?;
     if part.is_some() && range.is_some() {
         let message = "Cannot specify both Range header and partNumber query parameter";
         return Err(Refusal::new(Code::InvalidRequest, message));
     }
     Ok(GetRequest {
-        object: exchange.object()?,
-        version: exchange.version()?,
+        object: context.object()?,
+        version: context.version()?,
         range: range.and_then(parse_range),
         part,
         condition: read_condition(headers)?,
-        customer_key: customer_key(exchange)?,
+        customer_key: customer_key(context)?,
     })
 }
 
 /// Status and headers of an answer that carries, or to HEAD would carry, `range` of an object.
 pub(super) fn head(
-    exchange: &Exchange,
+    context: &RequestContext,
     info: &ObjectInfo,
     range: ByteRange,
-    partial: &Partial,
+    partial: &PartialRead,
 ) -> Result<(StatusCode, HeaderMap)> {
     let mut headers = object_headers(info);
-    encryption_headers(&mut headers, info.encrypted, exchange.headers());
-    override_headers(exchange, &mut headers)?;
+    encryption_headers(&mut headers, info.encrypted, context.headers());
+    override_headers(context, &mut headers)?;
     headers.insert(CONTENT_LENGTH, HeaderValue::from(range.len()));
-    let asked = header(exchange.headers(), "x-amz-checksum-mode")?;
+    let asked = header(context.headers(), "x-amz-checksum-mode")?;
     let whole = range.len() == info.size;
     if asked.is_some_and(|mode| mode.eq_ignore_ascii_case("ENABLED")) {
         // What is shown is always of the bytes that go out: clients hold it against them.
@@ -127,7 +127,7 @@ pub(super) fn head(
     if !partial.is_of(info) {
         return Ok((StatusCode::OK, headers));
     }
-    if exchange.query.has("partNumber")
+    if context.query.has("partNumber")
         && let Some(parts) = info.parts
     {
         headers.insert("x-amz-mp-parts-count", HeaderValue::from(parts));
@@ -142,7 +142,7 @@ pub(super) fn head(
 }
 
 /// `response-…` parameters replace headers of the answer, for signed requests only.
-fn override_headers(exchange: &Exchange, headers: &mut HeaderMap) -> Result<()> {
+fn override_headers(context: &RequestContext, headers: &mut HeaderMap) -> Result<()> {
     for (name, target) in [
         ("response-cache-control", CACHE_CONTROL),
         ("response-content-disposition", CONTENT_DISPOSITION),
@@ -151,10 +151,10 @@ fn override_headers(exchange: &Exchange, headers: &mut HeaderMap) -> Result<()> 
         ("response-content-type", CONTENT_TYPE),
         ("response-expires", EXPIRES),
     ] {
-        let Some(text) = exchange.query.get(name) else {
+        let Some(text) = context.query.get(name) else {
             continue;
         };
-        if exchange.caller.user().is_none() {
+        if context.caller.user().is_none() {
             let message = "Request specific response headers cannot be used for anonymous GET \
                            requests.";
             return Err(Refusal::new(Code::InvalidRequest, message));
@@ -170,7 +170,7 @@ fn override_headers(exchange: &Exchange, headers: &mut HeaderMap) -> Result<()> 
 
 /// Refusals that say something about the object: what a 304 has to repeat, and the size that a
 /// range missed.
-pub(super) async fn explain(door: &Door, exchange: &Exchange, error: Error) -> Refusal {
+pub(super) async fn explain(door: &Door, context: &RequestContext, error: Error) -> Refusal {
     let kind = error.kind();
     if matches!(kind, ErrorKind::NotFound | ErrorKind::DeleteMarker) {
         return absent(error);
@@ -186,18 +186,18 @@ pub(super) async fn explain(door: &Door, exchange: &Exchange, error: Error) -> R
     if !matches!(kind, ErrorKind::NotModified | ErrorKind::InvalidRange) {
         return refusal;
     }
-    let Ok(object) = exchange.object() else {
+    let Ok(object) = context.object() else {
         return refusal;
     };
     let plain = GetRequest {
         object,
-        version: exchange.version().unwrap_or_default(),
+        version: context.version().unwrap_or_default(),
         range: None,
         part: None,
         condition: ReadCondition::default(),
-        customer_key: customer_key(exchange).ok().flatten(),
+        customer_key: customer_key(context).ok().flatten(),
     };
-    let Ok((info, _)) = door.store.head(&exchange.caller, plain).await else {
+    let Ok((info, _)) = door.store.head(&context.caller, plain).await else {
         return refusal;
     };
     if kind == ErrorKind::InvalidRange {
@@ -223,7 +223,7 @@ pub(super) async fn explain(door: &Door, exchange: &Exchange, error: Error) -> R
 /// There is nothing to read, and perhaps a delete marker that says since when.
 pub(super) fn absent(error: Error) -> Refusal {
     let marker = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
-    let marker: Option<MarkerFound> = marker.copied();
+    let marker: Option<DeleteMarkerError> = marker.copied();
     let named = error.kind() == ErrorKind::DeleteMarker;
     let mut refusal = Refusal::from(error);
     let text = if marker.is_some() { "true" } else { "false" };

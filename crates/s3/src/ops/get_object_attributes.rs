@@ -5,7 +5,7 @@ use http::StatusCode;
 use http::header::LAST_MODIFIED;
 
 use super::get_object::explain;
-use crate::door::{Answer, Door, Exchange, text_answer};
+use crate::door::{Answer, Door, RequestContext, text_answer};
 use crate::error::{Code, Refusal, Result, push_element};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use crate::wire::{customer_key, header, http_date, value_of};
@@ -19,17 +19,17 @@ const KNOWN: [&str; 5] = [
 ];
 
 /// What is asked for.
-struct Asked(Vec<String>);
+struct AttributeSelection(Vec<String>);
 
-impl Asked {
-    fn read(exchange: &Exchange) -> Result<Self> {
+impl AttributeSelection {
+    fn read(context: &RequestContext) -> Result<Self> {
         let refuse = || {
             let message = "Invalid attribute name specified";
             Refusal::new(Code::InvalidArgument, message)
                 .element("ArgumentName", "x-amz-object-attributes")
         };
         let mut names = Vec::new();
-        for value in exchange.headers().get_all("x-amz-object-attributes") {
+        for value in context.headers().get_all("x-amz-object-attributes") {
             let text = value.to_str().map_err(|_| refuse())?;
             names.extend(text.split(',').map(|name| name.trim().to_owned()));
         }
@@ -44,8 +44,8 @@ impl Asked {
     }
 }
 
-fn number(exchange: &Exchange, name: &str, most: u32) -> Result<Option<u32>> {
-    let Some(text) = header(exchange.headers(), name)? else {
+fn number(context: &RequestContext, name: &str, most: u32) -> Result<Option<u32>> {
+    let Some(text) = header(context.headers(), name)? else {
         return Ok(None);
     };
     let number = text.parse().ok().filter(|n| *n <= most);
@@ -55,21 +55,21 @@ fn number(exchange: &Exchange, name: &str, most: u32) -> Result<Option<u32>> {
     })
 }
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let asked = Asked::read(exchange)?;
-    let max = number(exchange, "x-amz-max-parts", i32::MAX as u32)?;
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let asked = AttributeSelection::read(context)?;
+    let max = number(context, "x-amz-max-parts", i32::MAX as u32)?;
     let max = max.map_or(PAGE_ITEMS_MAX, |n| (n as usize).min(PAGE_ITEMS_MAX));
-    let after = number(exchange, "x-amz-part-number-marker", PART_NUMBER_MAX)?.unwrap_or(0);
+    let after = number(context, "x-amz-part-number-marker", PART_NUMBER_MAX)?.unwrap_or(0);
     let request = AttributesRequest {
-        object: exchange.object()?,
-        version: exchange.version()?,
-        customer_key: customer_key(exchange)?,
+        object: context.object()?,
+        version: context.version()?,
+        customer_key: customer_key(context)?,
         after,
         max,
     };
-    let (info, parts) = match door.store.attributes(&exchange.caller, request).await {
+    let (info, parts) = match door.store.attributes(&context.caller, request).await {
         Ok(found) => found,
-        Err(error) => return Err(explain(door, exchange, error).await),
+        Err(error) => return Err(explain(door, context, error).await),
     };
     let mut xml = String::from(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<GetObjectAttributesResponse \

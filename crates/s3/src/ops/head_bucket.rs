@@ -3,23 +3,23 @@
 use dewar_store::limits::BUCKETS_PER_OWNER_MAX;
 use http::{HeaderValue, StatusCode};
 
-use crate::door::{Answer, Door, Exchange, empty_answer};
+use crate::door::{Answer, Door, RequestContext, empty_answer};
 use crate::error::Result;
 use crate::wire::value_of;
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
     let mut answer = empty_answer(StatusCode::OK);
-    if exchange.query.get("read-stats") == Some("true") {
+    if context.query.get("read-stats") == Some("true") {
         // Ceph's parameter and headers: counting without listing.
-        let usage = door.store.bucket_usage(&exchange.caller, &bucket).await?;
+        let usage = door.store.bucket_usage(&context.caller, &bucket).await?;
         let headers = answer.headers_mut();
         headers.insert("x-rgw-object-count", HeaderValue::from(usage.objects));
         headers.insert("x-rgw-bytes-used", HeaderValue::from(usage.bytes));
         let buckets = HeaderValue::from(BUCKETS_PER_OWNER_MAX);
         headers.insert("x-rgw-quota-max-buckets", buckets);
     } else {
-        door.store.head_bucket(&exchange.caller, &bucket).await?;
+        door.store.head_bucket(&context.caller, &bucket).await?;
     }
     Ok(bucket_region(door, answer))
 }

@@ -1,17 +1,17 @@
 //! HeadObject.
 
-use super::get_object::{Partial, explain, head, read_request};
-use crate::door::{Answer, Door, Exchange, empty_answer};
+use super::get_object::{PartialRead, explain, head, read_request};
+use crate::door::{Answer, Door, RequestContext, empty_answer};
 use crate::error::Result;
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let request = read_request(exchange)?;
-    let partial = Partial::of(&request);
-    let (info, range) = match door.store.head(&exchange.caller, request).await {
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let request = read_request(context)?;
+    let partial = PartialRead::of(&request);
+    let (info, range) = match door.store.head(&context.caller, request).await {
         Ok(found) => found,
-        Err(error) => return Err(explain(door, exchange, error).await),
+        Err(error) => return Err(explain(door, context, error).await),
     };
-    let (status, headers) = head(exchange, &info, range, &partial)?;
+    let (status, headers) = head(context, &info, range, &partial)?;
     let mut answer = empty_answer(status);
     *answer.headers_mut() = headers;
     Ok(answer)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use dewar_auth::{Action, Caller, User};
 use dewar_store::{
-    Group, Holder, HolderKind, Identities, POLICY_VERSIONS_MAX, Role, RoleChange, Store,
+    Group, Identities, POLICY_VERSIONS_MAX, PolicyHolder, PolicyHolderKind, Role, RoleChange, Store,
 };
 use dewar_types::{Error, ErrorKind, Timestamp};
 use http::StatusCode;
@@ -25,15 +25,15 @@ const IAM_XMLNS: &str = "https://iam.amazonaws.com/doc/2010-05-08/";
 pub(crate) struct Form(BTreeMap<String, String>);
 
 /// Why it is not done: code, status and words.
-pub(crate) struct Refused {
+pub(crate) struct IamError {
     pub(super) code: &'static str,
     pub(super) status: StatusCode,
     pub(super) words: String,
 }
 
-pub(crate) type Outcome<T> = std::result::Result<T, Refused>;
+pub(crate) type IamResult<T> = std::result::Result<T, IamError>;
 
-impl From<Error> for Refused {
+impl From<Error> for IamError {
     fn from(error: Error) -> Self {
         let (code, status) = match error.kind() {
             ErrorKind::Denied | ErrorKind::Unauthenticated => {
@@ -72,8 +72,8 @@ impl From<Error> for Refused {
 }
 
 impl Form {
-    pub(crate) fn read(bytes: &[u8]) -> Outcome<Self> {
-        let malformed = || Refused {
+    pub(crate) fn read(bytes: &[u8]) -> IamResult<Self> {
+        let malformed = || IamError {
             code: "MalformedQueryString",
             status: StatusCode::BAD_REQUEST,
             words: "The form is not URL-encoded.".into(),
@@ -98,10 +98,10 @@ impl Form {
         self.0.get(name).map(String::as_str)
     }
 
-    pub(super) fn need(&self, name: &'static str) -> Outcome<&str> {
+    pub(super) fn need(&self, name: &'static str) -> IamResult<&str> {
         self.get(name)
             .filter(|text| !text.is_empty())
-            .ok_or_else(|| Refused {
+            .ok_or_else(|| IamError {
                 code: "ValidationError",
                 status: StatusCode::BAD_REQUEST,
                 words: format!("The request must contain the parameter {name}."),
@@ -187,7 +187,7 @@ pub(crate) async fn call(store: &Store, caller: &Caller, bytes: &[u8], id: &str)
     }
 }
 
-impl Refused {
+impl IamError {
     /// The answer that says so.
     pub(super) fn answer(&self, xmlns: &str, id: &str) -> Answer {
         let mut xml = format!(
@@ -221,7 +221,7 @@ pub(crate) fn refused(refusal: &Refusal, id: &str) -> Answer {
         "InvalidClientTokenId" | "ExpiredToken" => StatusCode::FORBIDDEN,
         _ => refusal.code().status(),
     };
-    let refused = Refused {
+    let refused = IamError {
         code,
         status,
         words: refusal.message().to_owned(),
@@ -235,7 +235,7 @@ pub(super) fn push_metadata(xml: &mut String, id: &str) {
     xml.push_str("</ResponseMetadata>");
 }
 
-async fn answer(store: &Store, caller: &Caller, action: &str, form: &Form) -> Outcome<Xml> {
+async fn answer(store: &Store, caller: &Caller, action: &str, form: &Form) -> IamResult<Xml> {
     let iam = store.identities(caller).await?;
     let mut xml = Xml::default();
     let done = users(&iam, action, form, &mut xml).await?
@@ -247,7 +247,7 @@ async fn answer(store: &Store, caller: &Caller, action: &str, form: &Form) -> Ou
     if done {
         return Ok(xml);
     }
-    Err(Refused {
+    Err(IamError {
         code: "InvalidAction",
         status: StatusCode::BAD_REQUEST,
         words: format!("Could not find operation {action} for version 2010-05-08"),
@@ -270,7 +270,7 @@ fn push_user(xml: &mut Xml, user: &User) {
     xml.text("CreateDate", &date(user.created));
 }
 
-async fn users(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> Outcome<bool> {
+async fn users(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> IamResult<bool> {
     let name = form.get("UserName");
     match action {
         "CreateUser" => {
@@ -321,7 +321,7 @@ async fn users(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -
                 "Active" => false,
                 "Inactive" => true,
                 other => {
-                    return Err(Refused {
+                    return Err(IamError {
                         code: "ValidationError",
                         status: StatusCode::BAD_REQUEST,
                         words: format!("The status {other:?} is not Active or Inactive."),
@@ -378,7 +378,7 @@ fn push_group(iam: &Identities<'_>, xml: &mut Xml, group: &Group) {
     xml.text("CreateDate", &date(group.created));
 }
 
-async fn groups(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> Outcome<bool> {
+async fn groups(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> IamResult<bool> {
     match action {
         "CreateGroup" => {
             let group = iam
@@ -444,13 +444,13 @@ fn push_role(iam: &Identities<'_>, xml: &mut Xml, role: &Role) {
     xml.text("MaxSessionDuration", &role.max_session.to_string());
 }
 
-fn role_change(form: &Form) -> Outcome<RoleChange> {
+fn role_change(form: &Form) -> IamResult<RoleChange> {
     let seconds = form.get("MaxSessionDuration");
     let max_session = seconds.map(|text| text.parse::<u32>()).transpose();
     Ok(RoleChange {
         trust: form.get("AssumeRolePolicyDocument").map(str::to_owned),
         description: form.get("Description").map(str::to_owned),
-        max_session: max_session.map_err(|_| Refused {
+        max_session: max_session.map_err(|_| IamError {
             code: "ValidationError",
             status: StatusCode::BAD_REQUEST,
             words: "MaxSessionDuration is a number of seconds.".into(),
@@ -458,7 +458,7 @@ fn role_change(form: &Form) -> Outcome<RoleChange> {
     })
 }
 
-async fn roles(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> Outcome<bool> {
+async fn roles(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> IamResult<bool> {
     match action {
         "CreateRole" => {
             form.need("AssumeRolePolicyDocument")?;
@@ -507,16 +507,16 @@ async fn holders(
     action: &str,
     form: &Form,
     xml: &mut Xml,
-) -> Outcome<bool> {
+) -> IamResult<bool> {
     let Some(permitted) = Action::parse(&format!("iam:{action}")) else {
         return Ok(false);
     };
     let (kind, field) = if action.contains("User") {
-        (HolderKind::User, "UserName")
+        (PolicyHolderKind::User, "UserName")
     } else if action.contains("Group") {
-        (HolderKind::Group, "GroupName")
+        (PolicyHolderKind::Group, "GroupName")
     } else if action.contains("Role") {
-        (HolderKind::Role, "RoleName")
+        (PolicyHolderKind::Role, "RoleName")
     } else {
         return Ok(false);
     };
@@ -543,7 +543,7 @@ async fn holders(
             .await?;
         return Ok(true);
     }
-    let holder: Holder = iam.find(permitted, kind, form.need(field)?).await?;
+    let holder: PolicyHolder = iam.find(permitted, kind, form.need(field)?).await?;
     let accounts = store.accounts();
     match plain.as_str() {
         "Put*Policy" => {
@@ -553,7 +553,7 @@ async fn holders(
         "Get*Policy" => {
             let name = form.need("PolicyName")?;
             let (inline, _) = accounts.policies_of(&holder).await?;
-            let text = inline.get(name).ok_or_else(|| Refused {
+            let text = inline.get(name).ok_or_else(|| IamError {
                 code: "NoSuchEntity",
                 status: StatusCode::NOT_FOUND,
                 words: format!("The policy with name {name} cannot be found."),

@@ -4,7 +4,7 @@ use dewar_auth::Action;
 use dewar_store::{Identities, ManagedPolicy, aws_policies, aws_policy};
 use http::StatusCode;
 
-use super::iam::{Form, Outcome, Refused, Xml, date, encoded, short};
+use super::iam::{Form, IamError, IamResult, Xml, date, encoded, short};
 
 fn push_policy(iam: &Identities<'_>, xml: &mut Xml, policy: &ManagedPolicy) {
     let name = short(&policy.name);
@@ -38,14 +38,14 @@ fn push_version(xml: &mut Xml, policy: &ManagedPolicy, number: u32, with_text: b
     xml.text("CreateDate", &date(version.created));
 }
 
-/// The policies of `Scope`: `Local` ones of the account, those of `AWS`, or `All`.
-async fn listed(iam: &Identities<'_>, form: &Form) -> Outcome<Vec<ManagedPolicy>> {
+/// The policies of `CredentialScope`: `Local` ones of the account, those of `AWS`, or `All`.
+async fn listed(iam: &Identities<'_>, form: &Form) -> IamResult<Vec<ManagedPolicy>> {
     let (own, aws) = match form.get("Scope").unwrap_or("All") {
         "All" => (true, true),
         "Local" => (true, false),
         "AWS" => (false, true),
         other => {
-            return Err(Refused {
+            return Err(IamError {
                 code: "ValidationError",
                 status: StatusCode::BAD_REQUEST,
                 words: format!("The scope {other:?} is not All, AWS or Local."),
@@ -68,11 +68,11 @@ pub(super) async fn policies(
     action: &str,
     form: &Form,
     xml: &mut Xml,
-) -> Outcome<bool> {
+) -> IamResult<bool> {
     let number = || {
         let text = form.need("VersionId")?;
         let number = text.strip_prefix('v').and_then(|text| text.parse().ok());
-        number.ok_or_else(|| Refused {
+        number.ok_or_else(|| IamError {
             code: "NoSuchEntity",
             status: StatusCode::NOT_FOUND,
             words: format!("There is no version {text}."),
@@ -113,7 +113,7 @@ pub(super) async fn policies(
             let policy = iam.policy(Action::GetPolicyVersion, arn).await?;
             let number: u32 = number()?;
             if !policy.versions.contains_key(&number) {
-                return Err(Refused {
+                return Err(IamError {
                     code: "NoSuchEntity",
                     status: StatusCode::NOT_FOUND,
                     words: format!("There is no version v{number}."),

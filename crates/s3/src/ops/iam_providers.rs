@@ -2,7 +2,7 @@
 
 use dewar_store::{Identities, ProviderChange};
 
-use super::iam::{Form, Outcome, Xml};
+use super::iam::{Form, IamResult, Xml};
 use crate::wire::iso_date;
 
 /// Most members of a list in a form; more are refused by what the list is for.
@@ -14,7 +14,7 @@ pub(super) async fn providers(
     action: &str,
     form: &Form,
     xml: &mut Xml,
-) -> Outcome<bool> {
+) -> IamResult<bool> {
     const ARN: &str = "OpenIDConnectProviderArn";
     match action {
         "CreateOpenIDConnectProvider" => {

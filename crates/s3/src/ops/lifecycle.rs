@@ -2,7 +2,7 @@
 
 use dewar_store::lifecycle::Lifecycle;
 use dewar_store::lifecycle::rules::{
-    Expiration, Filter, FilterForm, Noncurrent, NoncurrentTransition, Rule, Transition,
+    Expiration, Filter, FilterForm, NoncurrentExpiration, NoncurrentTransition, Rule, Transition,
 };
 use dewar_types::Timestamp;
 use http::StatusCode;
@@ -11,15 +11,15 @@ use s3s::dto::{
 };
 
 use super::delete_objects::{document, malformed};
-use crate::door::{Answer, Door, Exchange, empty_answer, text_answer};
+use crate::door::{Answer, Door, RequestContext, empty_answer, text_answer};
 use crate::error::{Code, Refusal, Result, push_element};
 use crate::wire::iso_date;
 
-pub(super) async fn get(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
+pub(super) async fn get(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
     let found = door
         .store
-        .get_bucket_document::<Lifecycle>(&exchange.caller, &bucket)
+        .get_bucket_document::<Lifecycle>(&context.caller, &bucket)
         .await?;
     let lifecycle = found.ok_or_else(|| {
         Refusal::new(
@@ -38,25 +38,25 @@ pub(super) async fn get(door: &Door, exchange: &Exchange) -> Result<Answer> {
     Ok(text_answer(StatusCode::OK, xml))
 }
 
-pub(super) async fn put(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let bytes = exchange.document(false).await?;
+pub(super) async fn put(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    let bytes = context.document(false).await?;
     let asked: BucketLifecycleConfiguration = document(&bytes)?;
     let rules = asked.rules.into_iter().enumerate();
     let rules = rules.map(|(place, rule)| read_rule(place, rule));
     let lifecycle = Lifecycle {
         rules: rules.collect::<Result<_>>()?,
     };
-    let bucket = exchange.bucket()?;
+    let bucket = context.bucket()?;
     door.store
-        .set_lifecycle(&exchange.caller, &bucket, &lifecycle)
+        .set_lifecycle(&context.caller, &bucket, &lifecycle)
         .await?;
     Ok(empty_answer(StatusCode::OK))
 }
 
-pub(super) async fn delete(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
+pub(super) async fn delete(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
     door.store
-        .delete_bucket_document::<Lifecycle>(&exchange.caller, &bucket)
+        .delete_bucket_document::<Lifecycle>(&context.caller, &bucket)
         .await?;
     Ok(empty_answer(StatusCode::NO_CONTENT))
 }
@@ -89,7 +89,7 @@ fn read_rule(place: usize, rule: LifecycleRule) -> Result<Rule> {
     let id = rule.id.filter(|id| !id.is_empty());
     let noncurrent = rule.noncurrent_version_expiration;
     let noncurrent = noncurrent.map(|older| {
-        Ok::<_, Refusal>(Noncurrent {
+        Ok::<_, Refusal>(NoncurrentExpiration {
             days: count(older.noncurrent_days.ok_or_else(malformed)?)?,
             keep: older.newer_noncurrent_versions.map(count).transpose()?,
         })

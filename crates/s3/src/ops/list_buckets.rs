@@ -4,8 +4,8 @@ use dewar_store::api::BucketInfo;
 use dewar_types::BucketName;
 use s3s::dto::{Bucket, ListBucketsOutput};
 
-use super::shown::Owners;
-use crate::door::{Answer, Door, Exchange, xml_answer};
+use super::document_fields::Owners;
+use crate::door::{Answer, Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::wire::xml_date;
@@ -13,14 +13,14 @@ use crate::wire::xml_date;
 /// Most buckets a client may ask for at once (S3: 10,000).
 const BUCKETS_MAX: u32 = 10_000;
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let asked = exchange.number("max-buckets", 1..=BUCKETS_MAX)?;
-    let prefix = exchange.query.get("prefix").unwrap_or_default();
-    let elsewhere = exchange
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let asked = context.number("max-buckets", 1..=BUCKETS_MAX)?;
+    let prefix = context.query.get("prefix").unwrap_or_default();
+    let elsewhere = context
         .query
         .get("bucket-region")
         .is_some_and(|r| r != &**door.region());
-    let mut after = match exchange.query.get("continuation-token") {
+    let mut after = match context.query.get("continuation-token") {
         None | Some("") => None,
         Some(token) => Some(BucketName::new(token).map_err(|_| {
             let message = "The continuation token provided is incorrect";
@@ -33,7 +33,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let next = loop {
         let page = door
             .store
-            .list_buckets(&exchange.caller, after, PAGE_ITEMS_MAX)
+            .list_buckets(&context.caller, after, PAGE_ITEMS_MAX)
             .await?;
         let fitting = page
             .buckets
@@ -54,7 +54,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         creation_date: Some(xml_date(bucket.created)),
         name: Some(bucket.name.to_string()),
     });
-    let account = exchange.caller.account();
+    let account = context.caller.account();
     let owners = Owners::of(door, vec![account]).await?;
     xml_answer(&ListBucketsOutput {
         buckets: Some(shown.collect()),

@@ -3,16 +3,16 @@
 use dewar_store::api::ListUploadsRequest;
 use s3s::dto::{CommonPrefix, EncodingType, ListMultipartUploadsOutput, MultipartUpload};
 
-use super::shown::{Owners, algorithm, kind, listed, storage_class};
-use crate::door::{Answer, Door, Exchange, xml_answer};
+use super::document_fields::{Owners, algorithm, kind, listed, storage_class};
+use crate::door::{Answer, Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::wire::xml_date;
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
-    let encode = exchange.url_encoding()?;
-    let text = |name| exchange.query.get(name).unwrap_or_default().to_owned();
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
+    let encode = context.url_encoding()?;
+    let text = |name| context.query.get(name).unwrap_or_default().to_owned();
     let (prefix, delimiter, after_key) = (text("prefix"), text("delimiter"), text("key-marker"));
     let marker = text("upload-id-marker");
     // S3 ignores an upload marker without a key marker.
@@ -24,7 +24,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
                 .element("ArgumentName", "upload-id-marker")
         })?)
     };
-    let asked = exchange.number("max-uploads", 0..=i32::MAX as u32)?;
+    let asked = context.number("max-uploads", 0..=i32::MAX as u32)?;
     let max = asked.map_or(PAGE_ITEMS_MAX, |n| (n as usize).min(PAGE_ITEMS_MAX));
     let request = ListUploadsRequest {
         bucket: bucket.clone(),
@@ -34,7 +34,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         after_upload,
         max,
     };
-    let page = door.store.list_uploads(&exchange.caller, request).await?;
+    let page = door.store.list_uploads(&context.caller, request).await?;
     let owners = Owners::of(
         door,
         page.uploads.iter().map(|upload| upload.owner).collect(),

@@ -3,21 +3,21 @@
 
 use dewar_store::api::{ListVersionsRequest, ListedVersion};
 
+use super::document_fields::{Owners, listed};
 use super::head_bucket::bucket_region;
-use super::shown::{Owners, listed};
-use crate::door::{Answer, Door, Exchange, text_answer};
+use crate::door::{Answer, Door, RequestContext, text_answer};
 use crate::error::{Result, push_element, push_name};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::wire::{iso_date, version_named};
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let text = |name| exchange.query.get(name).unwrap_or_default();
-    let max = exchange.number("max-keys", 0..=i32::MAX as u32)?;
-    let encode = exchange.url_encoding()?;
-    let version = exchange.query.get("version-id-marker");
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let text = |name| context.query.get(name).unwrap_or_default();
+    let max = context.number("max-keys", 0..=i32::MAX as u32)?;
+    let encode = context.url_encoding()?;
+    let version = context.query.get("version-id-marker");
     let version = version.filter(|text| !text.is_empty());
     let request = ListVersionsRequest {
-        bucket: exchange.bucket()?,
+        bucket: context.bucket()?,
         prefix: text("prefix").to_owned(),
         delimiter: text("delimiter").to_owned(),
         after: text("key-marker").to_owned(),
@@ -26,7 +26,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     };
     let page = door
         .store
-        .list_versions(&exchange.caller, request.clone())
+        .list_versions(&context.caller, request.clone())
         .await?;
     let shown = |text: &str| listed(text, encode);
     let mut xml = String::with_capacity(512 + 400 * page.versions.len());

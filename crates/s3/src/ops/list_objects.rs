@@ -7,15 +7,15 @@ use s3s::dto::{
     CommonPrefix, EncodingType, ListObjectsOutput, ListObjectsV2Output, Object, ObjectStorageClass,
 };
 
+use super::document_fields::{Owners, algorithm, etag, kind, listed};
 use super::head_bucket::bucket_region;
-use super::shown::{Owners, algorithm, etag, kind, listed};
-use crate::door::{Answer, Door, Exchange, xml_answer};
+use crate::door::{Answer, Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::wire::xml_date;
 
 /// What both versions are asked alike.
-struct Asked {
+struct ListParameters {
     bucket: BucketRef,
     prefix: String,
     delimiter: String,
@@ -23,13 +23,13 @@ struct Asked {
     encode: bool,
 }
 
-impl Asked {
-    fn read(exchange: &Exchange) -> Result<Self> {
-        let text = |name| exchange.query.get(name).unwrap_or_default().to_owned();
-        let max = exchange.number("max-keys", 0..=i32::MAX as u32)?;
-        let unordered = exchange.query.get("allow-unordered") == Some("true");
+impl ListParameters {
+    fn read(context: &RequestContext) -> Result<Self> {
+        let text = |name| context.query.get(name).unwrap_or_default().to_owned();
+        let max = context.number("max-keys", 0..=i32::MAX as u32)?;
+        let unordered = context.query.get("allow-unordered") == Some("true");
         if unordered
-            && exchange
+            && context
                 .query
                 .get("delimiter")
                 .is_some_and(|text| !text.is_empty())
@@ -40,15 +40,15 @@ impl Asked {
                 .element("ArgumentName", "allow-unordered"));
         }
         Ok(Self {
-            bucket: exchange.bucket()?,
+            bucket: context.bucket()?,
             prefix: text("prefix"),
             delimiter: text("delimiter"),
             max: max.map_or(PAGE_ITEMS_MAX, |n| (n as usize).min(PAGE_ITEMS_MAX)),
-            encode: exchange.url_encoding()?,
+            encode: context.url_encoding()?,
         })
     }
 
-    async fn page(&self, door: &Door, exchange: &Exchange, after: &str) -> Result<ListPage> {
+    async fn page(&self, door: &Door, context: &RequestContext, after: &str) -> Result<ListPage> {
         let request = ListRequest {
             bucket: self.bucket.clone(),
             prefix: self.prefix.clone(),
@@ -56,7 +56,7 @@ impl Asked {
             after: after.to_owned(),
             max: self.max,
         };
-        Ok(door.store.list(&exchange.caller, request).await?)
+        Ok(door.store.list(&context.caller, request).await?)
     }
 
     fn listed(&self, text: &str) -> String {
@@ -112,10 +112,10 @@ impl Asked {
 }
 
 /// Version 1. Parameters of version 2 mean nothing here, as with S3.
-pub(super) async fn version_1(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let asked = Asked::read(exchange)?;
-    let marker = exchange.query.get("marker").unwrap_or_default();
-    let page = asked.page(door, exchange, marker).await?;
+pub(super) async fn version_1(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let asked = ListParameters::read(context)?;
+    let marker = context.query.get("marker").unwrap_or_default();
+    let page = asked.page(door, context, marker).await?;
     let owners = Owners::of(
         door,
         page.objects.iter().map(|object| object.owner).collect(),
@@ -143,16 +143,16 @@ pub(super) async fn version_1(door: &Door, exchange: &Exchange) -> Result<Answer
 }
 
 /// Version 2.
-pub(super) async fn version_2(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let asked = Asked::read(exchange)?;
-    let start_after = exchange.query.get("start-after");
-    let token = exchange.query.get("continuation-token");
+pub(super) async fn version_2(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let asked = ListParameters::read(context)?;
+    let start_after = context.query.get("start-after");
+    let token = context.query.get("continuation-token");
     let after = match token {
         Some(token) if !token.is_empty() => from_token(token)?,
         _ => start_after.unwrap_or_default().to_owned(),
     };
-    let with_owner = exchange.query.get("fetch-owner") == Some("true");
-    let page = asked.page(door, exchange, &after).await?;
+    let with_owner = context.query.get("fetch-owner") == Some("true");
+    let page = asked.page(door, context, &after).await?;
     let count = page.objects.len() + page.prefixes.len();
     let owners = if with_owner {
         Some(

@@ -12,6 +12,7 @@ mod create_multipart_upload;
 mod delete_bucket;
 mod delete_object;
 mod delete_objects;
+mod document_fields;
 mod encryption;
 mod get_bucket_location;
 mod get_object;
@@ -32,7 +33,6 @@ mod parts_documents;
 mod post_form;
 mod put_object;
 mod rename_object;
-mod shown;
 mod sts;
 mod tagging;
 mod upload_part;
@@ -41,7 +41,7 @@ mod versioning;
 
 use std::pin::Pin;
 
-use crate::door::{Answer, Door, Exchange, Verb};
+use crate::door::{Answer, Door, RequestContext, Verb};
 use crate::error::Result;
 pub(crate) use iam::{Form, call as iam, refused as iam_refused};
 pub(crate) use sts::{call as sts, is_unsigned_call};
@@ -53,57 +53,57 @@ pub(crate) use sts::{call as sts, is_unsigned_call};
 pub(crate) fn call<'a>(
     door: &'a Door,
     verb: Verb,
-    exchange: &'a mut Exchange,
+    context: &'a mut RequestContext,
 ) -> Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>> {
     match verb {
-        Verb::ListBuckets => Box::pin(list_buckets::call(door, exchange)),
-        Verb::CreateBucket => Box::pin(create_bucket::call(door, exchange)),
-        Verb::HeadBucket => Box::pin(head_bucket::call(door, exchange)),
-        Verb::DeleteBucket => Box::pin(delete_bucket::call(door, exchange)),
-        Verb::GetBucketLocation => Box::pin(get_bucket_location::call(door, exchange)),
-        Verb::Access(verb) => Box::pin(access::call(door, verb, exchange)),
-        Verb::GetBucketCors => Box::pin(cors::get(door, exchange)),
-        Verb::PutBucketCors => Box::pin(cors::put(door, exchange)),
-        Verb::DeleteBucketCors => Box::pin(cors::delete(door, exchange)),
-        Verb::GetBucketEncryption => Box::pin(encryption::get(door, exchange)),
-        Verb::PutBucketEncryption => Box::pin(encryption::put(door, exchange)),
-        Verb::DeleteBucketEncryption => Box::pin(encryption::delete(door, exchange)),
-        Verb::GetBucketConfiguration(what) => Box::pin(configuration::bucket(door, exchange, what)),
-        Verb::ListObjects => Box::pin(list_objects::version_1(door, exchange)),
-        Verb::ListObjectsV2 => Box::pin(list_objects::version_2(door, exchange)),
-        Verb::ListMultipartUploads => Box::pin(list_multipart_uploads::call(door, exchange)),
-        Verb::DeleteObjects => Box::pin(delete_objects::call(door, exchange)),
-        Verb::PostForm => Box::pin(post_form::call(door, exchange)),
-        Verb::PutObject => Box::pin(put_object::call(door, exchange)),
-        Verb::CopyObject => Box::pin(copy_object::call(door, exchange)),
-        Verb::GetObject => Box::pin(get_object::call(door, exchange)),
-        Verb::HeadObject => Box::pin(head_object::call(door, exchange)),
-        Verb::DeleteObject => Box::pin(delete_object::call(door, exchange)),
-        Verb::GetObjectTagging => Box::pin(tagging::get_of_object(door, exchange)),
-        Verb::PutObjectTagging => Box::pin(tagging::put_of_object(door, exchange)),
-        Verb::DeleteObjectTagging => Box::pin(tagging::delete_of_object(door, exchange)),
-        Verb::GetBucketLifecycle => Box::pin(lifecycle::get(door, exchange)),
-        Verb::PutBucketLifecycle => Box::pin(lifecycle::put(door, exchange)),
-        Verb::DeleteBucketLifecycle => Box::pin(lifecycle::delete(door, exchange)),
-        Verb::GetBucketTagging => Box::pin(tagging::get_of_bucket(door, exchange)),
-        Verb::PutBucketTagging => Box::pin(tagging::put_of_bucket(door, exchange)),
-        Verb::DeleteBucketTagging => Box::pin(tagging::delete_of_bucket(door, exchange)),
-        Verb::GetBucketVersioning => Box::pin(versioning::get(door, exchange)),
-        Verb::PutBucketVersioning => Box::pin(versioning::put(door, exchange)),
-        Verb::ListObjectVersions => Box::pin(list_object_versions::call(door, exchange)),
-        Verb::GetObjectLockConfiguration => Box::pin(object_lock::get_of_bucket(door, exchange)),
-        Verb::PutObjectLockConfiguration => Box::pin(object_lock::put_of_bucket(door, exchange)),
-        Verb::GetObjectRetention => Box::pin(object_lock::get_retention(door, exchange)),
-        Verb::PutObjectRetention => Box::pin(object_lock::put_retention(door, exchange)),
-        Verb::GetObjectLegalHold => Box::pin(object_lock::get_legal_hold(door, exchange)),
-        Verb::PutObjectLegalHold => Box::pin(object_lock::put_legal_hold(door, exchange)),
-        Verb::GetObjectAttributes => Box::pin(get_object_attributes::call(door, exchange)),
-        Verb::RenameObject => Box::pin(rename_object::call(door, exchange)),
-        Verb::CreateMultipartUpload => Box::pin(create_multipart_upload::call(door, exchange)),
-        Verb::UploadPart => Box::pin(upload_part::call(door, exchange)),
-        Verb::UploadPartCopy => Box::pin(upload_part_copy::call(door, exchange)),
-        Verb::CompleteMultipartUpload => Box::pin(complete_multipart_upload::call(door, exchange)),
-        Verb::AbortMultipartUpload => Box::pin(abort_multipart_upload::call(door, exchange)),
-        Verb::ListParts => Box::pin(list_parts::call(door, exchange)),
+        Verb::ListBuckets => Box::pin(list_buckets::call(door, context)),
+        Verb::CreateBucket => Box::pin(create_bucket::call(door, context)),
+        Verb::HeadBucket => Box::pin(head_bucket::call(door, context)),
+        Verb::DeleteBucket => Box::pin(delete_bucket::call(door, context)),
+        Verb::GetBucketLocation => Box::pin(get_bucket_location::call(door, context)),
+        Verb::Access(verb) => Box::pin(access::call(door, verb, context)),
+        Verb::GetBucketCors => Box::pin(cors::get(door, context)),
+        Verb::PutBucketCors => Box::pin(cors::put(door, context)),
+        Verb::DeleteBucketCors => Box::pin(cors::delete(door, context)),
+        Verb::GetBucketEncryption => Box::pin(encryption::get(door, context)),
+        Verb::PutBucketEncryption => Box::pin(encryption::put(door, context)),
+        Verb::DeleteBucketEncryption => Box::pin(encryption::delete(door, context)),
+        Verb::GetBucketConfiguration(what) => Box::pin(configuration::bucket(door, context, what)),
+        Verb::ListObjects => Box::pin(list_objects::version_1(door, context)),
+        Verb::ListObjectsV2 => Box::pin(list_objects::version_2(door, context)),
+        Verb::ListMultipartUploads => Box::pin(list_multipart_uploads::call(door, context)),
+        Verb::DeleteObjects => Box::pin(delete_objects::call(door, context)),
+        Verb::PostForm => Box::pin(post_form::call(door, context)),
+        Verb::PutObject => Box::pin(put_object::call(door, context)),
+        Verb::CopyObject => Box::pin(copy_object::call(door, context)),
+        Verb::GetObject => Box::pin(get_object::call(door, context)),
+        Verb::HeadObject => Box::pin(head_object::call(door, context)),
+        Verb::DeleteObject => Box::pin(delete_object::call(door, context)),
+        Verb::GetObjectTagging => Box::pin(tagging::get_of_object(door, context)),
+        Verb::PutObjectTagging => Box::pin(tagging::put_of_object(door, context)),
+        Verb::DeleteObjectTagging => Box::pin(tagging::delete_of_object(door, context)),
+        Verb::GetBucketLifecycle => Box::pin(lifecycle::get(door, context)),
+        Verb::PutBucketLifecycle => Box::pin(lifecycle::put(door, context)),
+        Verb::DeleteBucketLifecycle => Box::pin(lifecycle::delete(door, context)),
+        Verb::GetBucketTagging => Box::pin(tagging::get_of_bucket(door, context)),
+        Verb::PutBucketTagging => Box::pin(tagging::put_of_bucket(door, context)),
+        Verb::DeleteBucketTagging => Box::pin(tagging::delete_of_bucket(door, context)),
+        Verb::GetBucketVersioning => Box::pin(versioning::get(door, context)),
+        Verb::PutBucketVersioning => Box::pin(versioning::put(door, context)),
+        Verb::ListObjectVersions => Box::pin(list_object_versions::call(door, context)),
+        Verb::GetObjectLockConfiguration => Box::pin(object_lock::get_of_bucket(door, context)),
+        Verb::PutObjectLockConfiguration => Box::pin(object_lock::put_of_bucket(door, context)),
+        Verb::GetObjectRetention => Box::pin(object_lock::get_retention(door, context)),
+        Verb::PutObjectRetention => Box::pin(object_lock::put_retention(door, context)),
+        Verb::GetObjectLegalHold => Box::pin(object_lock::get_legal_hold(door, context)),
+        Verb::PutObjectLegalHold => Box::pin(object_lock::put_legal_hold(door, context)),
+        Verb::GetObjectAttributes => Box::pin(get_object_attributes::call(door, context)),
+        Verb::RenameObject => Box::pin(rename_object::call(door, context)),
+        Verb::CreateMultipartUpload => Box::pin(create_multipart_upload::call(door, context)),
+        Verb::UploadPart => Box::pin(upload_part::call(door, context)),
+        Verb::UploadPartCopy => Box::pin(upload_part_copy::call(door, context)),
+        Verb::CompleteMultipartUpload => Box::pin(complete_multipart_upload::call(door, context)),
+        Verb::AbortMultipartUpload => Box::pin(abort_multipart_upload::call(door, context)),
+        Verb::ListParts => Box::pin(list_parts::call(door, context)),
     }
 }

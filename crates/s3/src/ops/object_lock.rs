@@ -6,19 +6,16 @@ use http::StatusCode;
 use s3s::dto::{ObjectLockConfiguration, ObjectLockLegalHold, ObjectLockRetention};
 
 use super::delete_objects::{document, malformed};
-use crate::door::{Answer, Door, Exchange, empty_answer, text_answer};
+use crate::door::{Answer, Door, RequestContext, empty_answer, text_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::wire::{iso_date, legal_hold_of, mode_name, mode_named};
 
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
 const XMLNS: &str = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";
 
-pub(super) async fn get_of_bucket(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
-    let lock = door
-        .store
-        .get_object_lock(&exchange.caller, &bucket)
-        .await?;
+pub(super) async fn get_of_bucket(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
+    let lock = door.store.get_object_lock(&context.caller, &bucket).await?;
     let lock = lock.ok_or_else(|| {
         Refusal::new(
             Code::ObjectLockConfigurationNotFoundError,
@@ -40,8 +37,8 @@ pub(super) async fn get_of_bucket(door: &Door, exchange: &Exchange) -> Result<An
     Ok(text_answer(StatusCode::OK, xml))
 }
 
-pub(super) async fn put_of_bucket(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let bytes = exchange.document(false).await?;
+pub(super) async fn put_of_bucket(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    let bytes = context.document(false).await?;
     let asked: ObjectLockConfiguration = document(&bytes)?;
     if asked
         .object_lock_enabled
@@ -53,9 +50,9 @@ pub(super) async fn put_of_bucket(door: &Door, exchange: &mut Exchange) -> Resul
         None => None,
         Some(rule) => Some(default_of(rule.default_retention.ok_or_else(malformed)?)?),
     };
-    let bucket = exchange.bucket()?;
+    let bucket = context.bucket()?;
     door.store
-        .set_object_lock(&exchange.caller, &bucket, ObjectLock { default })
+        .set_object_lock(&context.caller, &bucket, ObjectLock { default })
         .await?;
     Ok(empty_answer(StatusCode::OK))
 }
@@ -92,11 +89,11 @@ fn unset() -> Refusal {
     )
 }
 
-pub(super) async fn get_retention(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let (object, version) = (exchange.object()?, exchange.version()?);
+pub(super) async fn get_retention(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let (object, version) = (context.object()?, context.version()?);
     let found = door
         .store
-        .get_retention(&exchange.caller, &object, version)
+        .get_retention(&context.caller, &object, version)
         .await?;
     let retention = found.ok_or_else(unset)?;
     let xml = format!(
@@ -107,8 +104,8 @@ pub(super) async fn get_retention(door: &Door, exchange: &Exchange) -> Result<An
     Ok(text_answer(StatusCode::OK, xml))
 }
 
-pub(super) async fn put_retention(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let bytes = exchange.document(false).await?;
+pub(super) async fn put_retention(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    let bytes = context.document(false).await?;
     let asked: ObjectLockRetention = document(&bytes)?;
     let retention = match (&asked.mode, asked.retain_until_date) {
         // An empty document takes the retention away, where that is allowed.
@@ -122,19 +119,19 @@ pub(super) async fn put_retention(door: &Door, exchange: &mut Exchange) -> Resul
         }
         _ => return Err(malformed()),
     };
-    let bypass = exchange.bypasses()?;
-    let (object, version) = (exchange.object()?, exchange.version()?);
+    let bypass = context.bypasses()?;
+    let (object, version) = (context.object()?, context.version()?);
     door.store
-        .set_retention(&exchange.caller, &object, version, retention, bypass)
+        .set_retention(&context.caller, &object, version, retention, bypass)
         .await?;
     Ok(empty_answer(StatusCode::OK))
 }
 
-pub(super) async fn get_legal_hold(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let (object, version) = (exchange.object()?, exchange.version()?);
+pub(super) async fn get_legal_hold(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let (object, version) = (context.object()?, context.version()?);
     let found = door
         .store
-        .get_legal_hold(&exchange.caller, &object, version)
+        .get_legal_hold(&context.caller, &object, version)
         .await?;
     let status = if found.ok_or_else(unset)? {
         "ON"
@@ -145,14 +142,14 @@ pub(super) async fn get_legal_hold(door: &Door, exchange: &Exchange) -> Result<A
     Ok(text_answer(StatusCode::OK, xml))
 }
 
-pub(super) async fn put_legal_hold(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let bytes = exchange.document(false).await?;
+pub(super) async fn put_legal_hold(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    let bytes = context.document(false).await?;
     let asked: ObjectLockLegalHold = document(&bytes)?;
     let hold = asked.status.ok_or_else(malformed)?;
     let hold = legal_hold_of(hold.as_str()).map_err(|_| malformed())?;
-    let (object, version) = (exchange.object()?, exchange.version()?);
+    let (object, version) = (context.object()?, context.version()?);
     door.store
-        .set_legal_hold(&exchange.caller, &object, version, hold)
+        .set_legal_hold(&context.caller, &object, version, hold)
         .await?;
     Ok(empty_answer(StatusCode::OK))
 }

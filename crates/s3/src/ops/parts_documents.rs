@@ -11,7 +11,7 @@ use s3s::xml::{
     SerializeContent, Serializer,
 };
 
-use super::shown::{etag, kind, storage_class};
+use super::document_fields::{etag, kind, storage_class};
 use crate::error::{Code, Refusal, Result};
 use crate::wire::xml_date;
 

@@ -1,7 +1,7 @@
 //! Uploads from a browser's form.
 
 use dewar_auth::Caller;
-use dewar_store::api::{Attributes, ObjectInfo, ObjectRef, PutRequest};
+use dewar_store::api::{ObjectInfo, ObjectMetadata, ObjectRef, PutRequest};
 use http::header::{ETAG, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 
@@ -10,38 +10,41 @@ use dewar_store::limits::TAGS_PER_OBJECT_MAX;
 
 use super::tagging::tags_of_document;
 
-use crate::door::{Answer, Door, Exchange, WireFacts, empty_answer, tell_refused, text_answer};
+use crate::door::{
+    Answer, Door, RequestContext, WireFacts, audit_failed_auth, empty_answer, text_answer,
+};
 use crate::error::{Code, Refusal, Result, push_element, push_name};
 use crate::form::{FormFields, FormUpload, LengthRange, boundary_of};
 use crate::limits::SINGLE_WRITE_BYTES_MAX;
 use crate::sigv4::{encode_path, encode_strict, verify_form};
 use crate::wire::{
-    Declared, acl_of, attributes_of, checksum_headers, encryption_headers, encryption_of, header,
-    key_named, marks_of, quoted, refuse_unsupported, value_of, version_headers, write_condition,
+    DeclaredDigests, acl_of, attributes_of, checksum_headers, encryption_headers, encryption_of,
+    header, key_named, quoted, refuse_unsupported, value_of, version_attributes_of,
+    version_headers, write_condition,
 };
 
-pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let boundary = header(exchange.headers(), "content-type")?.and_then(boundary_of);
+pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    let boundary = header(context.headers(), "content-type")?.and_then(boundary_of);
     let boundary = boundary
         .ok_or_else(|| Refusal::new(Code::MalformedPOSTRequest, "The form has no boundary."))?;
-    let bucket = exchange.bucket()?;
-    let body = exchange.take_body()?;
+    let bucket = context.bucket()?;
+    let body = context.take_body()?;
     let (fields, mut file) = FormUpload::read(body, &boundary).await?;
     let now = door.env.clock.now();
-    let mut caller = exchange.caller.clone();
+    let mut caller = context.caller.clone();
     let mut length = LengthRange {
         min: 0,
         max: SINGLE_WRITE_BYTES_MAX,
     };
     let proven = verify_form(&door.verifier, &fields, now).await;
     let proven = proven.inspect_err(|refusal| {
-        tell_refused(&door.store, exchange.caller.origin(), None, refusal);
+        audit_failed_auth(&door.store, context.caller.origin(), None, refusal);
     });
     let mut signed_as_v2 = None;
     if let Some((key, policy)) = proven? {
         signed_as_v2 = Some(fields.get("x-amz-signature").is_none());
         policy.check(&fields, bucket.name.as_str(), now)?;
-        caller = Caller::by_access_key(&key, exchange.caller.origin());
+        caller = Caller::by_access_key(&key, context.caller.origin());
         if let Some(range) = policy.length() {
             length.min = range.min;
             length.max = length.max.min(range.max);
@@ -54,11 +57,11 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     })?;
     let headers = as_headers(&fields)?;
     refuse_unsupported(&headers)?;
-    let (head, region) = (&exchange.head, door.region());
+    let (head, region) = (&context.head, door.region());
     let facts = WireFacts::of_form(head, headers.clone(), signed_as_v2, now, region);
     let caller = caller.with_facts(facts);
-    let declared = Declared::read(&headers)?;
-    let mut marks = marks_of(&headers)?;
+    let declared = DeclaredDigests::read(&headers)?;
+    let mut marks = version_attributes_of(&headers)?;
     if let Some(tagging) = fields.get("tagging") {
         marks.tags = Some(tags_of_document(tagging.as_bytes(), TAGS_PER_OBJECT_MAX)?);
     }
@@ -73,7 +76,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         want: declared.want(),
         checksum: declared.algorithm.or(Some(Algorithm::Crc64Nvme)),
         condition: write_condition(&headers)?,
-        encryption: encryption_of(exchange, &headers)?,
+        encryption: encryption_of(context, &headers)?,
         acl: acl_of(&headers)?,
     };
     let object = request.object.clone();
@@ -83,7 +86,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     }
     let expect = declared.expect(file.received(), None)?;
     let info = upload.commit(expect).await?;
-    let mut location = exchange.location();
+    let mut location = context.location();
     if !location.ends_with('/') {
         location.push('/');
     }
@@ -126,7 +129,7 @@ fn as_headers(fields: &FormFields) -> Result<HeaderMap> {
     Ok(headers)
 }
 
-fn attributes(headers: &HeaderMap, fields: &FormFields) -> Result<Attributes> {
+fn attributes(headers: &HeaderMap, fields: &FormFields) -> Result<ObjectMetadata> {
     let mut attributes = attributes_of(headers)?;
     if attributes.content_type.is_none() {
         attributes.content_type = fields.file_type().map(str::to_owned);

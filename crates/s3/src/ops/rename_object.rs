@@ -3,13 +3,13 @@
 use dewar_store::api::{ObjectRef, RenameRequest};
 use http::StatusCode;
 
-use crate::door::{Answer, Door, Exchange, empty_answer};
+use crate::door::{Answer, Door, RequestContext, empty_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::wire::{header, rename_condition, rename_source};
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let headers = exchange.headers();
-    let ObjectRef { bucket, key } = exchange.object()?;
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let headers = context.headers();
+    let ObjectRef { bucket, key } = context.object()?;
     let source = header(headers, "x-amz-rename-source")?.ok_or_else(|| {
         Refusal::new(
             Code::InvalidRequest,
@@ -26,6 +26,6 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         target: key,
         condition: rename_condition(headers, "")?,
     };
-    door.store.rename(&exchange.caller, request).await?;
+    door.store.rename(&context.caller, request).await?;
     Ok(empty_answer(StatusCode::OK))
 }

@@ -4,11 +4,11 @@
 //! nobody signs: the login token in it is the credential.
 
 use dewar_auth::{Caller, CredentialError, Secret};
-use dewar_store::{AssumeRole, Given, Store, WebIdentity, caller_identity};
+use dewar_store::{AssumeRole, IssuedSession, Store, WebIdentity, caller_identity};
 use dewar_types::{Error, ErrorKind};
 use http::StatusCode;
 
-use super::iam::{Form, Outcome, Refused, Xml, push_metadata};
+use super::iam::{Form, IamError, IamResult, Xml, push_metadata};
 use crate::door::{Answer, text_answer};
 use crate::error::credential_error;
 use crate::wire::iso_date;
@@ -44,7 +44,7 @@ pub(crate) async fn call(store: &Store, caller: &Caller, bytes: &[u8], id: &str)
     }
 }
 
-async fn answer(store: &Store, caller: &Caller, form: &Form) -> Outcome<(&'static str, Xml)> {
+async fn answer(store: &Store, caller: &Caller, form: &Form) -> IamResult<(&'static str, Xml)> {
     let accounts = store.accounts();
     let mut xml = Xml::default();
     let action = match form.get("Action").unwrap_or_default() {
@@ -90,7 +90,7 @@ async fn answer(store: &Store, caller: &Caller, form: &Form) -> Outcome<(&'stati
         }
         other => {
             let shown: String = other.chars().take(64).collect();
-            return Err(Refused {
+            return Err(IamError {
                 code: "InvalidAction",
                 status: StatusCode::BAD_REQUEST,
                 words: format!("Could not find operation {shown} for version 2011-06-15"),
@@ -100,7 +100,7 @@ async fn answer(store: &Store, caller: &Caller, form: &Form) -> Outcome<(&'stati
     Ok((action, xml))
 }
 
-fn push_given(xml: &mut Xml, given: &Given, assumed: bool) {
+fn push_given(xml: &mut Xml, given: &IssuedSession, assumed: bool) {
     xml.nested("Credentials", |xml| {
         xml.text("AccessKeyId", &given.session.access_key);
         xml.text("SecretAccessKey", given.session.secret().reveal());
@@ -118,16 +118,16 @@ fn push_given(xml: &mut Xml, given: &Given, assumed: bool) {
     }
 }
 
-fn duration(form: &Form) -> Outcome<Option<u32>> {
+fn duration(form: &Form) -> IamResult<Option<u32>> {
     let parsed = form.get("DurationSeconds").map(str::parse).transpose();
-    parsed.map_err(|_| Refused {
+    parsed.map_err(|_| IamError {
         code: "ValidationError",
         status: StatusCode::BAD_REQUEST,
         words: "DurationSeconds is a number of seconds.".into(),
     })
 }
 
-fn asked(form: &Form) -> Outcome<AssumeRole> {
+fn asked(form: &Form) -> IamResult<AssumeRole> {
     let text = |name: &str| {
         form.get(name)
             .filter(|text| !text.is_empty())
@@ -165,7 +165,7 @@ fn asked(form: &Form) -> Outcome<AssumeRole> {
 }
 
 /// STS's codes for what can be wrong.
-fn refused(error: Error) -> Refused {
+fn refused(error: Error) -> IamError {
     let bad = |code| (code, StatusCode::BAD_REQUEST);
     let (code, status) = match (error.kind(), credential_error(&error)) {
         (_, Some(CredentialError::Invalid)) => bad("InvalidIdentityToken"),
@@ -178,7 +178,7 @@ fn refused(error: Error) -> Refused {
         (ErrorKind::Denied, _) => {
             // Why is in the log, not in the answer: it would tell which roles there are.
             tracing::info!(%error, "a role was not given");
-            return Refused {
+            return IamError {
                 code: "AccessDenied",
                 status: StatusCode::FORBIDDEN,
                 words: "Not authorized to perform this action on this role".into(),
@@ -186,7 +186,7 @@ fn refused(error: Error) -> Refused {
         }
         _ => return error.into(),
     };
-    Refused {
+    IamError {
         code,
         status,
         words: error.message().to_owned(),

@@ -1,8 +1,8 @@
 //! Tags of objects and buckets.
 
+use dewar_store::api::check_tags;
 use dewar_store::api::{BucketTags, Tags};
 use dewar_store::limits::{TAGS_PER_BUCKET_MAX, TAGS_PER_OBJECT_MAX};
-use dewar_store::marks::check_tags;
 use dewar_types::VersionName;
 use http::StatusCode;
 use s3s::dto::{Tag, Tagging};
@@ -10,7 +10,7 @@ use s3s::xml::{DeError, DeResult, DeserializeContent, Deserializer};
 
 use super::delete_objects::document;
 use super::get_object::absent;
-use crate::door::{Answer, Door, Exchange, empty_answer, text_answer};
+use crate::door::{Answer, Door, RequestContext, empty_answer, text_answer};
 use crate::error::{Code, Refusal, Result, push_element};
 use crate::wire::value_of;
 
@@ -84,32 +84,29 @@ fn named(mut answer: Answer, name: Option<VersionName>) -> Answer {
     answer
 }
 
-pub(super) async fn get_of_object(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let (object, version) = (exchange.object()?, exchange.version()?);
-    let found = door
-        .store
-        .get_tags(&exchange.caller, &object, version)
-        .await;
+pub(super) async fn get_of_object(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let (object, version) = (context.object()?, context.version()?);
+    let found = door.store.get_tags(&context.caller, &object, version).await;
     let (tags, name) = found.map_err(refused)?;
     Ok(named(shown(&tags), name))
 }
 
-pub(super) async fn put_of_object(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let bytes = exchange.document(false).await?;
+pub(super) async fn put_of_object(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    let bytes = context.document(false).await?;
     let tags = tags_of_document(&bytes, TAGS_PER_OBJECT_MAX)?;
-    let (object, version) = (exchange.object()?, exchange.version()?);
+    let (object, version) = (context.object()?, context.version()?);
     let done = door
         .store
-        .set_tags(&exchange.caller, &object, version, tags)
+        .set_tags(&context.caller, &object, version, tags)
         .await;
     Ok(named(empty_answer(StatusCode::OK), done.map_err(refused)?))
 }
 
-pub(super) async fn delete_of_object(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let (object, version) = (exchange.object()?, exchange.version()?);
+pub(super) async fn delete_of_object(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let (object, version) = (context.object()?, context.version()?);
     let done = door
         .store
-        .delete_tags(&exchange.caller, &object, version)
+        .delete_tags(&context.caller, &object, version)
         .await;
     let answer = empty_answer(StatusCode::NO_CONTENT);
     Ok(named(answer, done.map_err(refused)?))
@@ -124,11 +121,11 @@ fn refused(error: dewar_types::Error) -> Refusal {
     error.into()
 }
 
-pub(super) async fn get_of_bucket(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
+pub(super) async fn get_of_bucket(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
     let found = door
         .store
-        .get_bucket_document::<BucketTags>(&exchange.caller, &bucket)
+        .get_bucket_document::<BucketTags>(&context.caller, &bucket)
         .await?;
     match found {
         Some(found) => Ok(shown(&found.tags)),
@@ -139,20 +136,20 @@ pub(super) async fn get_of_bucket(door: &Door, exchange: &Exchange) -> Result<An
     }
 }
 
-pub(super) async fn put_of_bucket(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let bytes = exchange.document(false).await?;
+pub(super) async fn put_of_bucket(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    let bytes = context.document(false).await?;
     let tags = tags_of_document(&bytes, TAGS_PER_BUCKET_MAX)?;
-    let bucket = exchange.bucket()?;
+    let bucket = context.bucket()?;
     door.store
-        .set_bucket_tags(&exchange.caller, &bucket, &BucketTags { tags })
+        .set_bucket_tags(&context.caller, &bucket, &BucketTags { tags })
         .await?;
     Ok(empty_answer(StatusCode::NO_CONTENT))
 }
 
-pub(super) async fn delete_of_bucket(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
+pub(super) async fn delete_of_bucket(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
     door.store
-        .delete_bucket_document::<BucketTags>(&exchange.caller, &bucket)
+        .delete_bucket_document::<BucketTags>(&context.caller, &bucket)
         .await?;
     Ok(empty_answer(StatusCode::NO_CONTENT))
 }

@@ -4,33 +4,33 @@ use dewar_store::api::UploadPartRequest;
 use http::StatusCode;
 use http::header::ETAG;
 
-use super::shown::upload_id;
-use crate::door::{Answer, Door, Exchange, empty_answer};
+use super::document_fields::upload_id;
+use crate::door::{Answer, Door, RequestContext, empty_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PART_NUMBER_MAX;
 use crate::wire::{
-    Declared, customer_key, encryption_headers, quoted, refuse_unsupported, value_of,
+    DeclaredDigests, customer_key, encryption_headers, quoted, refuse_unsupported, value_of,
 };
 
-pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    exchange.need_length()?;
-    refuse_unsupported(exchange.headers())?;
-    let declared = Declared::read(exchange.headers())?;
-    let length = exchange
+pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    context.need_length()?;
+    refuse_unsupported(context.headers())?;
+    let declared = DeclaredDigests::read(context.headers())?;
+    let length = context
         .body
         .as_ref()
         .and_then(crate::payload::RequestBody::length);
     let request = UploadPartRequest {
-        object: exchange.object()?,
-        upload: upload_id(exchange)?,
-        number: part_number(exchange)?,
+        object: context.object()?,
+        upload: upload_id(context)?,
+        number: part_number(context)?,
         size: length,
         want: declared.want(),
         checksum: declared.algorithm,
-        customer_key: customer_key(exchange)?,
+        customer_key: customer_key(context)?,
     };
-    let mut upload = door.store.upload_part(&exchange.caller, request).await?;
-    let mut body = exchange.take_body()?;
+    let mut upload = door.store.upload_part(&context.caller, request).await?;
+    let mut body = context.take_body()?;
     while let Some(bytes) = body.next().await? {
         upload.write(bytes).await?;
     }
@@ -39,7 +39,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     let mut answer = empty_answer(StatusCode::OK);
     let headers = answer.headers_mut();
     headers.insert(ETAG, quoted(&part.etag));
-    encryption_headers(headers, part.encrypted, exchange.headers());
+    encryption_headers(headers, part.encrypted, context.headers());
     if let Some(digest) = part.checksum
         && let Some(name) = digest.algorithm().s3_header()
     {
@@ -49,7 +49,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
 }
 
 /// The part's number.
-pub(super) fn part_number(exchange: &Exchange) -> Result<u32> {
-    let number = exchange.number("partNumber", 1..=PART_NUMBER_MAX)?;
+pub(super) fn part_number(context: &RequestContext) -> Result<u32> {
+    let number = context.number("partNumber", 1..=PART_NUMBER_MAX)?;
     number.ok_or_else(|| Refusal::new(Code::InvalidArgument, "partNumber is missing"))
 }

@@ -4,18 +4,18 @@ use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_store::api::{PartSource, UploadPartRequest};
 
 use super::copy_object::{copy_source, failed_source};
+use super::document_fields::upload_id;
 use super::parts_documents::{CopyChecksum, CopyResult};
-use super::shown::upload_id;
 use super::upload_part::part_number;
-use crate::door::{Answer, Door, Exchange, xml_answer};
+use crate::door::{Answer, Door, RequestContext, xml_answer};
 use crate::error::Result;
 use crate::wire::{
     copy_range, copy_source_condition, customer_key, encryption_headers, header,
     refuse_unsupported, source_key, value_of,
 };
 
-pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let headers = exchange.headers();
+pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let headers = context.headers();
     refuse_unsupported(headers)?;
     let range = header(headers, "x-amz-copy-source-range")?;
     let (object, version) = copy_source(headers)?;
@@ -24,20 +24,20 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         version,
         range: range.map(copy_range).transpose()?,
         condition: copy_source_condition(headers)?,
-        customer_key: source_key(exchange)?,
+        customer_key: source_key(context)?,
     };
     let request = UploadPartRequest {
-        object: exchange.object()?,
-        upload: upload_id(exchange)?,
-        number: part_number(exchange)?,
+        object: context.object()?,
+        upload: upload_id(context)?,
+        number: part_number(context)?,
         size: None,
         want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
         checksum: None,
-        customer_key: customer_key(exchange)?,
+        customer_key: customer_key(context)?,
     };
     let part = door
         .store
-        .upload_part_copy(&exchange.caller, request, source)
+        .upload_part_copy(&context.caller, request, source)
         .await
         .map_err(failed_source)?;
     let mut answer = xml_answer(&CopyResult {

@@ -5,12 +5,12 @@ use http::StatusCode;
 use s3s::dto::VersioningConfiguration;
 
 use super::delete_objects::{document, malformed};
-use crate::door::{Answer, Door, Exchange, empty_answer, text_answer};
+use crate::door::{Answer, Door, RequestContext, empty_answer, text_answer};
 use crate::error::{Code, Refusal, Result};
 
-pub(super) async fn get(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    let bucket = exchange.bucket()?;
-    let status = match door.store.get_versioning(&exchange.caller, &bucket).await? {
+pub(super) async fn get(door: &Door, context: &RequestContext) -> Result<Answer> {
+    let bucket = context.bucket()?;
+    let status = match door.store.get_versioning(&context.caller, &bucket).await? {
         Versioning::Off => "",
         Versioning::Enabled => "<Status>Enabled</Status>",
         Versioning::Suspended => "<Status>Suspended</Status>",
@@ -22,8 +22,8 @@ pub(super) async fn get(door: &Door, exchange: &Exchange) -> Result<Answer> {
     Ok(text_answer(StatusCode::OK, xml))
 }
 
-pub(super) async fn put(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let bytes = exchange.document(false).await?;
+pub(super) async fn put(door: &Door, context: &mut RequestContext) -> Result<Answer> {
+    let bytes = context.document(false).await?;
     let asked: VersioningConfiguration = document(&bytes)?;
     if asked
         .mfa_delete
@@ -37,9 +37,9 @@ pub(super) async fn put(door: &Door, exchange: &mut Exchange) -> Result<Answer> 
         Some("Suspended") => Versioning::Suspended,
         _ => return Err(malformed()),
     };
-    let bucket = exchange.bucket()?;
+    let bucket = context.bucket()?;
     door.store
-        .set_versioning(&exchange.caller, &bucket, versioning)
+        .set_versioning(&context.caller, &bucket, versioning)
         .await?;
     Ok(empty_answer(StatusCode::OK))
 }

@@ -12,7 +12,7 @@ use http_body_util::combinators::BoxBody;
 use subtle::ConstantTimeEq;
 
 use super::chunk_signature::ChunkSigner;
-use super::chunked::{ChunkedDecoder, Step};
+use super::chunked::{ChunkedDecoder, ChunkedStep};
 use super::mode::PayloadMode;
 use super::trailer::Trailers;
 use crate::error::{Code, Refusal, Result};
@@ -266,8 +266,8 @@ impl RequestBody {
                 Ok(Some(std::mem::take(&mut self.input)))
             }
             Decoder::Chunked(decoder) => match decoder.step(&mut self.input)? {
-                Step::Data(data) => Ok(Some(data)),
-                Step::More | Step::Done => Ok(None),
+                ChunkedStep::Data(data) => Ok(Some(data)),
+                ChunkedStep::More | ChunkedStep::Done => Ok(None),
             },
         }
     }

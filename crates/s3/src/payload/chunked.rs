@@ -22,7 +22,7 @@ const TRAILER_SIGNATURE: &[u8] = b"x-amz-trailer-signature:";
 
 /// What a call of [`ChunkedDecoder::step`] brought.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ChunkedStep {
     /// Bytes of the object.
     Data(Bytes),
     /// All input is used up; more is needed.
@@ -86,7 +86,7 @@ impl ChunkedDecoder {
     /// # Errors
     /// `InvalidRequest` for broken framing, `SignatureDoesNotMatch`, `MalformedTrailerError`. The
     /// decoder must not be used after an error.
-    pub fn step(&mut self, input: &mut Bytes) -> Result<Step> {
+    pub fn step(&mut self, input: &mut Bytes) -> Result<ChunkedStep> {
         while !input.is_empty() {
             match self.state {
                 State::Header => {
@@ -106,7 +106,7 @@ impl ChunkedDecoder {
                     } else {
                         State::Data { left }
                     };
-                    return Ok(Step::Data(data));
+                    return Ok(ChunkedStep::Data(data));
                 }
                 State::DataCr => self.expect(input, b'\r', State::DataLf)?,
                 State::DataLf => {
@@ -122,9 +122,9 @@ impl ChunkedDecoder {
             }
         }
         Ok(if self.state == State::Done {
-            Step::Done
+            ChunkedStep::Done
         } else {
-            Step::More
+            ChunkedStep::More
         })
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::chunked::{ChunkedDecoder, Step};
+use super::chunked::{ChunkedDecoder, ChunkedStep};
 
 /// Runs a decoder over `input` in pieces of `piece` bytes; the data, and whether it ended well.
 fn run(input: &Bytes, piece: usize, with_trailers: bool) -> (Vec<u8>, bool) {
@@ -13,11 +13,11 @@ fn run(input: &Bytes, piece: usize, with_trailers: bool) -> (Vec<u8>, bool) {
         let mut part = rest.split_to(piece.min(rest.len()));
         loop {
             match decoder.step(&mut part) {
-                Ok(Step::Data(bytes)) => {
+                Ok(ChunkedStep::Data(bytes)) => {
                     assert!(!bytes.is_empty(), "an empty slice of data");
                     data.extend_from_slice(&bytes);
                 }
-                Ok(Step::More | Step::Done) => break,
+                Ok(ChunkedStep::More | ChunkedStep::Done) => break,
                 Err(_) => return (data, false),
             }
         }

@@ -21,7 +21,7 @@ mod trailer;
 
 pub use body::{BodyHead, RequestBody, WireBody};
 pub use chunk_signature::ChunkSigner;
-pub use chunked::{ChunkedDecoder, Step};
+pub use chunked::{ChunkedDecoder, ChunkedStep};
 pub use fuzz::fuzz_aws_chunked;
 pub use mode::{PayloadMode, strip_aws_chunked};
 pub use trailer::Trailers;

@@ -367,7 +367,7 @@ fn data_is_not_copied() {
     let body = Bytes::from_static(b"5\r\nhello\r\n0\r\n\r\n");
     let mut decoder = ChunkedDecoder::new(None, true);
     let mut input = body.clone();
-    let Ok(Step::Data(data)) = decoder.step(&mut input) else {
+    let Ok(ChunkedStep::Data(data)) = decoder.step(&mut input) else {
         panic!("data");
     };
     assert_eq!(data.as_ptr(), body[3..].as_ptr());

@@ -7,11 +7,11 @@
 
 mod authorization;
 mod canonical;
-mod presigned;
+mod presigned_url;
 mod verify;
 
 pub use authorization::{AuthorizationV2, fuzz_authorization_v2};
-pub use presigned::{PresignedV2, fuzz_presigned_v2};
+pub use presigned_url::{PresignedUrlV2, fuzz_presigned_v2};
 
 use aws_lc_rs::hmac;
 use base64::Engine;

@@ -5,11 +5,11 @@ use http::HeaderMap;
 use http::header::DATE;
 use http::request::Parts;
 
-use super::{AuthorizationV2, PresignedV2, canonical, verifies};
+use super::{AuthorizationV2, PresignedUrlV2, canonical, verifies};
 use crate::error::{Code, Refusal, Result};
 use crate::sigv4::{
-    AMZ_DATE, CONTENT_SHA256, Claim, Query, SECURITY_TOKEN, Signed, Verifier, header_date,
-    mismatch, single,
+    AMZ_DATE, CONTENT_SHA256, Query, SECURITY_TOKEN, SignatureCheck, VerifiedSignature, Verifier,
+    header_date, mismatch, single,
 };
 
 /// A key and what it signs, before any secret is known.
@@ -35,7 +35,7 @@ impl Verifier {
         bucket: Option<&str>,
         value: &str,
         now: Timestamp,
-    ) -> Result<Claim> {
+    ) -> Result<SignatureCheck> {
         self.check_takes_v2()?;
         let authorization = AuthorizationV2::parse(value)?;
         canonical::check_parameters(query)?;
@@ -59,9 +59,9 @@ impl Verifier {
         query: &Query,
         bucket: Option<&str>,
         now: Timestamp,
-    ) -> Result<Claim> {
+    ) -> Result<SignatureCheck> {
         self.check_takes_v2()?;
-        let presigned = PresignedV2::parse(query)?;
+        let presigned = PresignedUrlV2::parse(query)?;
         presigned.check_time(now)?;
         let token = query.get("x-amz-security-token");
         let proof = Proof {
@@ -84,7 +84,7 @@ impl Verifier {
     }
 
     /// Looks the key up and compares the signature.
-    async fn prove_v2(&self, head: &Parts, proof: &Proof<'_>) -> Result<Claim> {
+    async fn prove_v2(&self, head: &Parts, proof: &Proof<'_>) -> Result<SignatureCheck> {
         let key = self.key(proof.access_key, proof.token).await?;
         let signed = |text: &String| verifies(&key.secret, text, proof.signature);
         if !proof.strings.iter().any(signed) {
@@ -99,7 +99,7 @@ impl Verifier {
             });
         }
         let payload = single(&head.headers, &CONTENT_SHA256)?;
-        Ok(Claim::Signed(Box::new(Signed {
+        Ok(SignatureCheck::Signed(Box::new(VerifiedSignature {
             key,
             payload: payload.map(str::to_owned),
             seed: None,

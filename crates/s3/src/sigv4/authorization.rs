@@ -1,7 +1,7 @@
 //! The Authorization header of Signature V4.
 
 use super::encode::parse_hex_32;
-use super::scope::{Place, Scope};
+use super::scope::{CredentialLocation, CredentialScope};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::{AUTHORIZATION_BYTES_MAX, SIGNED_HEADERS_MAX};
 
@@ -12,7 +12,7 @@ pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorization {
     /// Who signs, for where.
-    pub scope: Scope,
+    pub scope: CredentialScope,
     /// The names of the signed headers, lower case, in the signer's order.
     pub signed_headers: SignedHeaders,
     /// The signature.
@@ -65,7 +65,7 @@ impl Authorization {
     /// `InvalidArgument` for another scheme, `InvalidRequest` for a signature that Dewar does not
     /// know (V4A), `AuthorizationHeaderMalformed` else.
     pub fn parse(value: &str) -> Result<Self> {
-        let malformed = |what: &str| Place::Header.malformed(what);
+        let malformed = |what: &str| CredentialLocation::Header.malformed(what);
         if value.len() > AUTHORIZATION_BYTES_MAX {
             return Err(malformed("it is too long."));
         }
@@ -80,13 +80,13 @@ impl Authorization {
             let (name, value) = field
                 .split_once('=')
                 .ok_or_else(|| malformed("a field has no '='."))?;
-            let place = match name {
+            let location = match name {
                 "Credential" => &mut credential,
                 "SignedHeaders" => &mut headers,
                 "Signature" => &mut signature,
                 _ => return Err(malformed("it has an unknown field.")),
             };
-            if place.replace(value).is_some() {
+            if location.replace(value).is_some() {
                 return Err(malformed("a field is given twice."));
             }
         }
@@ -94,7 +94,7 @@ impl Authorization {
         let headers = headers.ok_or_else(|| malformed("the SignedHeaders are missing."))?;
         let signature = signature.ok_or_else(|| malformed("the Signature is missing."))?;
         Ok(Self {
-            scope: Scope::parse(scope, Place::Header)?,
+            scope: CredentialScope::parse(scope, CredentialLocation::Header)?,
             signed_headers: SignedHeaders::parse(headers)
                 .ok_or_else(|| malformed("the SignedHeaders are not a list of header names."))?,
             signature: parse_hex_32(signature)

@@ -7,7 +7,7 @@ use super::authorization::SignedHeaders;
 use super::date::RequestDate;
 use super::encode::{decode_percent, encode_path, push_hex};
 use super::query::Query;
-use super::scope::Scope;
+use super::scope::CredentialScope;
 use crate::error::{Code, Refusal, Result};
 
 /// What of a request is signed.
@@ -130,7 +130,11 @@ fn push_folded(out: &mut String, value: &str) {
 }
 
 /// Builds the string to sign over a canonical request.
-pub(super) fn string_to_sign(canonical: &str, date: &RequestDate, scope: &Scope) -> String {
+pub(super) fn string_to_sign(
+    canonical: &str,
+    date: &RequestDate,
+    scope: &CredentialScope,
+) -> String {
     let mut out = String::with_capacity(192);
     out.push_str("AWS4-HMAC-SHA256\n");
     out.push_str(date.as_str());

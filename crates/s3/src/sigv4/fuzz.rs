@@ -2,7 +2,7 @@
 
 use super::authorization::{Authorization, SignedHeaders};
 use super::canonical::{PathForm, SignedParts, canonical_request};
-use super::presigned::Presigned;
+use super::presigned_url::PresignedUrl;
 use super::query::Query;
 
 /// Fuzzes the Authorization header: no input may panic, and what parses is within its limits.
@@ -33,7 +33,7 @@ pub fn fuzz_presigned(data: &[u8]) {
     let Ok(query) = Query::parse(Some(query)) else {
         return;
     };
-    if let Ok(presigned) = Presigned::parse(&query) {
+    if let Ok(presigned) = PresignedUrl::parse(&query) {
         assert!(presigned.expires_secs > 0);
     }
     let Some(signed_headers) = SignedHeaders::parse("host") else {

@@ -8,7 +8,7 @@ use dewar_auth::{AccessKey, Secret};
 use parking_lot::RwLock;
 use zeroize::Zeroizing;
 
-use super::scope::Scope;
+use super::scope::CredentialScope;
 use crate::limits::SIGNING_KEYS_MAX;
 
 /// A key that signs for one day, region and service.
@@ -46,7 +46,7 @@ struct CacheKey {
     service: String,
 }
 
-struct Cached {
+struct CachedSigningKey {
     revision: u64,
     key: SigningKey,
 }
@@ -56,13 +56,13 @@ struct Cached {
 /// [`SIGNING_KEYS_MAX`] are kept.
 #[derive(Default)]
 pub struct SigningKeys {
-    keys: RwLock<HashMap<CacheKey, Cached>>,
+    keys: RwLock<HashMap<CacheKey, CachedSigningKey>>,
 }
 
 impl SigningKeys {
     /// The signing key of `access_key` for a scope whose access key it is.
     #[must_use]
-    pub fn get(&self, access_key: &AccessKey, scope: &Scope) -> SigningKey {
+    pub fn get(&self, access_key: &AccessKey, scope: &CredentialScope) -> SigningKey {
         let cache_key = CacheKey {
             access_key: Arc::clone(&access_key.id),
             day: scope.day.clone(),
@@ -80,7 +80,7 @@ impl SigningKeys {
             &scope.region,
             &scope.service,
         );
-        let cached = Cached {
+        let cached = CachedSigningKey {
             revision: access_key.revision,
             key: key.clone(),
         };

@@ -3,7 +3,7 @@
 //! Order: the credential (header, query string or form) is parsed without touching any secret;
 //! date, region and service are checked; the access key is looked up; the canonical request is
 //! built from the bytes as they were received and its signature compared in constant time. Only
-//! then does a [`Signed`] exist. Nothing here reads the body: its digest, or the signatures of its
+//! then does a [`VerifiedSignature`] exist. Nothing here reads the body: its digest, or the signatures of its
 //! chunks, are verified by [`crate::payload`] while it streams, with the [`Seed`] that is returned
 //! here.
 //!
@@ -17,7 +17,7 @@ mod fuzz;
 mod key;
 mod post;
 mod presign;
-mod presigned;
+mod presigned_url;
 mod query;
 mod scope;
 mod verify;
@@ -29,12 +29,12 @@ pub(crate) use encode::{hex_digit, parse_hex_32, push_hex};
 pub use fuzz::{fuzz_authorization, fuzz_presigned};
 pub use key::{SigningKey, SigningKeys};
 pub use post::verify_form;
-pub use presign::{Presign, presign};
-pub use presigned::Presigned;
+pub use presign::{PresignRequest, presign};
+pub use presigned_url::PresignedUrl;
 pub use query::Query;
-pub use scope::Scope;
+pub use scope::CredentialScope;
 pub(crate) use verify::{AMZ_DATE, CONTENT_SHA256, SECURITY_TOKEN, header_date, mismatch, single};
-pub use verify::{Claim, Seed, Signed, Verifier};
+pub use verify::{Seed, SignatureCheck, VerifiedSignature, Verifier};
 
 #[cfg(test)]
 pub(crate) mod tests;

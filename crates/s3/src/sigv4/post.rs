@@ -7,7 +7,7 @@ use subtle::ConstantTimeEq;
 use super::authorization::ALGORITHM;
 use super::date::RequestDate;
 use super::encode::parse_hex_32;
-use super::scope::{Place, Scope};
+use super::scope::{CredentialLocation, CredentialScope};
 use super::verify::{Verifier, mismatch};
 use crate::error::{Code, Refusal, Result};
 use crate::form::{FormFields, Policy};
@@ -40,14 +40,16 @@ pub async fn verify_form(
         let message = "x-amz-algorithm only supports \"AWS4-HMAC-SHA256\"";
         return Err(Refusal::new(Code::InvalidRequest, message));
     }
-    let scope = Scope::parse(credential, Place::Form)?;
+    let scope = CredentialScope::parse(credential, CredentialLocation::Form)?;
     let date = RequestDate::parse(date_text)
-        .ok_or_else(|| Place::Form.malformed("x-amz-date is not a date."))?;
+        .ok_or_else(|| CredentialLocation::Form.malformed("x-amz-date is not a date."))?;
     let signature = parse_hex_32(signature).ok_or_else(mismatch)?;
     check_age(&date, now)?;
 
     let token = form.get("x-amz-security-token");
-    let key = verifier.find_key(Place::Form, &scope, &date, token).await?;
+    let key = verifier
+        .find_key(CredentialLocation::Form, &scope, &date, token)
+        .await?;
     let expected = verifier.keys.get(&key, &scope).sign(document);
     if !bool::from(expected.ct_eq(&signature)) {
         return Err(mismatch().element("StringToSign", document));

@@ -10,7 +10,7 @@ use super::key::SigningKey;
 
 /// What an address is to be good for.
 #[derive(Clone, Copy, Debug)]
-pub struct Presign<'a> {
+pub struct PresignRequest<'a> {
     /// `GET`, `PUT`.
     pub method: &'a str,
     /// Where the door is, `https://HOST[:PORT]`.
@@ -29,7 +29,7 @@ pub struct Presign<'a> {
 
 /// The address; `None` for an endpoint without a host, or a time beyond all calendars.
 #[must_use]
-pub fn presign(what: &Presign<'_>, secret: &Secret) -> Option<String> {
+pub fn presign(what: &PresignRequest<'_>, secret: &Secret) -> Option<String> {
     let (scheme, host) = what.endpoint.trim_end_matches('/').split_once("://")?;
     let default = match scheme {
         "https" => ":443",

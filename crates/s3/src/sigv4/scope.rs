@@ -8,7 +8,7 @@ pub(super) const ANY_REGION: &str = "*";
 
 /// Where a credential stands; decides which code a malformed one has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum CredentialLocation {
     /// The Authorization header.
     Header,
     /// The query string of a presigned URL.
@@ -17,7 +17,7 @@ pub(super) enum Place {
     Form,
 }
 
-impl Place {
+impl CredentialLocation {
     /// A refusal of something malformed at this place.
     pub(super) fn malformed(self, what: &str) -> Refusal {
         match self {
@@ -39,7 +39,7 @@ impl Place {
 
 /// `access-key/day/region/service/aws4_request`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scope {
+pub struct CredentialScope {
     /// The access key's id.
     pub access_key: String,
     /// The day, `YYYYMMDD`.
@@ -50,11 +50,11 @@ pub struct Scope {
     pub service: String,
 }
 
-impl Scope {
+impl CredentialScope {
     /// Parses a credential. The access key may itself hold slashes, so it is read from the right.
-    pub(super) fn parse(text: &str, place: Place) -> Result<Self> {
+    pub(super) fn parse(text: &str, location: CredentialLocation) -> Result<Self> {
         let wrong = || {
-            place.malformed(
+            location.malformed(
                 "the Credential is mal-formed; expecting \
                  \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\".",
             )
@@ -67,11 +67,11 @@ impl Scope {
         }
         if terminal != "aws4_request" {
             return Err(
-                place.malformed("the Credential must end in the terminal \"aws4_request\".")
+                location.malformed("the Credential must end in the terminal \"aws4_request\".")
             );
         }
         if day.len() != 8 || !day.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(place.malformed("the credential's date must be written YYYYMMDD."));
+            return Err(location.malformed("the credential's date must be written YYYYMMDD."));
         }
         Ok(Self {
             access_key: key.to_owned(),
@@ -82,23 +82,29 @@ impl Scope {
     }
 
     /// Checks that the scope is of this day, region and service.
-    pub(super) fn check(&self, place: Place, day: &str, region: &str, service: &str) -> Result<()> {
+    pub(super) fn check(
+        &self,
+        location: CredentialLocation,
+        day: &str,
+        region: &str,
+        service: &str,
+    ) -> Result<()> {
         // The IAM API is in no region, and clients name any or none.
         if region != ANY_REGION && self.region != region {
             let what = format!(
                 "the region '{}' is wrong; expecting '{region}'",
                 self.region
             );
-            return Err(place.malformed(&what).element("Region", region));
+            return Err(location.malformed(&what).element("Region", region));
         }
         if self.service != service {
-            return Err(place.malformed(&format!(
+            return Err(location.malformed(&format!(
                 "incorrect service \"{}\". This endpoint belongs to \"{service}\".",
                 self.service
             )));
         }
         if self.day != day {
-            return Err(place.malformed(&format!(
+            return Err(location.malformed(&format!(
                 "Invalid credential date \"{}\". This date is not the same as X-Amz-Date: \
                  \"{day}\".",
                 self.day
@@ -123,16 +129,25 @@ mod tests {
 
     #[test]
     fn keys_may_hold_slashes() {
-        let scope = Scope::parse("A/B/20130524/us-east-1/s3/aws4_request", Place::Header);
+        let scope = CredentialScope::parse(
+            "A/B/20130524/us-east-1/s3/aws4_request",
+            CredentialLocation::Header,
+        );
         assert_eq!(scope.expect("valid").access_key, "A/B");
     }
 
     #[test]
     fn malformed_scopes_have_the_code_of_their_place() {
-        for (place, code) in [
-            (Place::Header, Code::AuthorizationHeaderMalformed),
-            (Place::Query, Code::AuthorizationQueryParametersError),
-            (Place::Form, Code::InvalidRequest),
+        for (location, code) in [
+            (
+                CredentialLocation::Header,
+                Code::AuthorizationHeaderMalformed,
+            ),
+            (
+                CredentialLocation::Query,
+                Code::AuthorizationQueryParametersError,
+            ),
+            (CredentialLocation::Form, Code::InvalidRequest),
         ] {
             for bad in [
                 "",
@@ -142,7 +157,7 @@ mod tests {
                 "AK/2013524/r/s3/aws4_request",
                 "AK/2013-5-4/r/s3/aws4_request",
             ] {
-                let refusal = Scope::parse(bad, place).expect_err(bad);
+                let refusal = CredentialScope::parse(bad, location).expect_err(bad);
                 assert_eq!(refusal.code(), code, "{bad}");
             }
         }
@@ -150,14 +165,28 @@ mod tests {
 
     #[test]
     fn a_wrong_region_names_the_right_one() {
-        let scope = Scope::parse("AK/20130524/eu/s3/aws4_request", Place::Header).expect("valid");
+        let scope =
+            CredentialScope::parse("AK/20130524/eu/s3/aws4_request", CredentialLocation::Header)
+                .expect("valid");
         let refusal = scope
-            .check(Place::Header, "20130524", "us-east-1", "s3")
+            .check(CredentialLocation::Header, "20130524", "us-east-1", "s3")
             .expect_err("wrong region");
         assert_eq!(refusal.code(), Code::AuthorizationHeaderMalformed);
         assert_eq!(refusal.find("Region"), Some("us-east-1"));
-        assert!(scope.check(Place::Query, "20130524", "eu", "s3").is_ok());
-        assert!(scope.check(Place::Query, "20130525", "eu", "s3").is_err());
-        assert!(scope.check(Place::Query, "20130524", "eu", "sts").is_err());
+        assert!(
+            scope
+                .check(CredentialLocation::Query, "20130524", "eu", "s3")
+                .is_ok()
+        );
+        assert!(
+            scope
+                .check(CredentialLocation::Query, "20130525", "eu", "s3")
+                .is_err()
+        );
+        assert!(
+            scope
+                .check(CredentialLocation::Query, "20130524", "eu", "sts")
+                .is_err()
+        );
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use dewar_auth::{AccessKey, Credentials, Secret, User};
+use dewar_auth::{AccessKey, CredentialStore, Secret, User};
 use dewar_env::BoxFuture;
 use dewar_types::{TenantName, Timestamp, UserId};
 use http::Request;
@@ -25,7 +25,7 @@ const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b785
 /// One key, which a test may change.
 pub(crate) struct OneKey(pub(crate) Mutex<AccessKey>);
 
-impl Credentials for OneKey {
+impl CredentialStore for OneKey {
     fn access_key<'a>(
         &'a self,
         id: &'a str,
@@ -78,7 +78,11 @@ fn head(method: &str, target: &str, headers: &[(&str, &str)]) -> Parts {
 }
 
 /// Verifies without a runtime: key lookups of these tests never wait.
-pub(crate) fn verify(verifier: &Verifier, head: &Parts, now: Timestamp) -> Result<Claim, Refusal> {
+pub(crate) fn verify(
+    verifier: &Verifier,
+    head: &Parts,
+    now: Timestamp,
+) -> Result<SignatureCheck, Refusal> {
     let query = Query::parse(head.uri.query())?;
     futures_util::FutureExt::now_or_never(verifier.verify(head, &query, None, now)).expect("ready")
 }
@@ -151,7 +155,7 @@ fn the_examples_of_the_api_reference_verify() {
     let verifier = doc_verifier();
     for head in &requests {
         let claim = verify(&verifier, head, at(DOC_DATE));
-        let Ok(Claim::Signed(signed)) = claim else {
+        let Ok(SignatureCheck::Signed(signed)) = claim else {
             panic!("{} {}: {claim:?}", head.method, head.uri);
         };
         assert_eq!(&*signed.key.id, DOC_KEY);
@@ -268,7 +272,7 @@ fn what_botocore_signs_verifies_and_nothing_else_does() {
         let good = head(method, target, &headers);
         let claim = verify(&verifier, &good, now);
         assert!(
-            matches!(claim, Ok(Claim::Signed(_))),
+            matches!(claim, Ok(SignatureCheck::Signed(_))),
             "{request}: {claim:?}"
         );
 
@@ -366,13 +370,13 @@ fn each_way_to_be_wrong_has_its_code() {
         &head("GET", "/b/k", &[("Host", "h")]),
         at(DOC_DATE),
     );
-    assert!(matches!(nobody, Ok(Claim::Anonymous)));
+    assert!(matches!(nobody, Ok(SignatureCheck::Anonymous)));
 }
 
 #[test]
 fn a_changed_secret_stops_signing_at_once() {
     let keys = one_key(DOC_KEY, DOC_SECRET);
-    let verifier = Verifier::new(Arc::clone(&keys) as Arc<dyn Credentials>, "us-east-1");
+    let verifier = Verifier::new(Arc::clone(&keys) as Arc<dyn CredentialStore>, "us-east-1");
     let good = get_object(GET_SIGNATURE);
     assert!(verify(&verifier, &good, at(DOC_DATE)).is_ok());
     {
@@ -392,7 +396,7 @@ fn the_cache_of_keys_is_bounded() {
     let keys = SigningKeys::default();
     let key = one_key(DOC_KEY, DOC_SECRET).0.lock().clone();
     for n in 0..SIGNING_KEYS_MAX * 2 {
-        let scope = Scope {
+        let scope = CredentialScope {
             access_key: DOC_KEY.into(),
             day: "20130524".into(),
             region: format!("r{n}"),

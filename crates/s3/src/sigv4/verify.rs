@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dewar_auth::{AccessKey, Credentials};
+use dewar_auth::{AccessKey, CredentialStore};
 use dewar_types::Timestamp;
 use http::header::{AUTHORIZATION, DATE, HOST};
 use http::request::Parts;
@@ -14,11 +14,11 @@ use super::canonical::{PathForm, SignedParts, canonical_request, string_to_sign}
 use super::date::RequestDate;
 use super::encode::push_hex;
 use super::key::{SigningKey, SigningKeys};
-use super::presigned::{Presigned, SIGNATURE};
+use super::presigned_url::{PresignedUrl, SIGNATURE};
 use super::query::Query;
-use super::scope::{ANY_REGION, Place, Scope};
+use super::scope::{ANY_REGION, CredentialLocation, CredentialScope};
 use crate::error::{Code, Refusal, Result};
-use crate::sigv2::{AuthorizationV2, PresignedV2};
+use crate::sigv2::{AuthorizationV2, PresignedUrlV2};
 
 /// Names the payload's digest or mode.
 pub(crate) const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
@@ -27,7 +27,7 @@ pub(crate) const SECURITY_TOKEN: HeaderName = HeaderName::from_static("x-amz-sec
 
 /// A request whose signature was verified.
 #[derive(Debug)]
-pub struct Signed {
+pub struct VerifiedSignature {
     /// The access key that signed.
     pub key: AccessKey,
     /// The payload as the signer named it: a digest or a mode. `None` when nothing was said,
@@ -56,16 +56,16 @@ impl std::fmt::Debug for Seed {
 
 /// Who a request claims to come from, after verification.
 #[derive(Debug)]
-pub enum Claim {
+pub enum SignatureCheck {
     /// No signature at all.
     Anonymous,
     /// A verified signature.
-    Signed(Box<Signed>),
+    Signed(Box<VerifiedSignature>),
 }
 
 /// Verifies signatures for one region and service.
 pub struct Verifier {
-    pub(super) credentials: Arc<dyn Credentials>,
+    pub(super) credentials: Arc<dyn CredentialStore>,
     pub(super) keys: SigningKeys,
     pub(super) region: String,
     pub(super) service: &'static str,
@@ -75,10 +75,10 @@ pub struct Verifier {
 
 /// A credential and what it signs, before any secret is known.
 struct Proof<'a> {
-    place: Place,
+    location: CredentialLocation,
     /// The session token that goes with the key.
     token: Option<&'a str>,
-    scope: &'a Scope,
+    scope: &'a CredentialScope,
     date: RequestDate,
     signature: &'a [u8; 32],
     parts: SignedParts<'a>,
@@ -87,7 +87,7 @@ struct Proof<'a> {
 impl Verifier {
     /// A verifier that looks keys up in `credentials` and serves S3 in `region`.
     #[must_use]
-    pub fn new(credentials: Arc<dyn Credentials>, region: impl Into<String>) -> Self {
+    pub fn new(credentials: Arc<dyn CredentialStore>, region: impl Into<String>) -> Self {
         Self {
             credentials,
             keys: SigningKeys::default(),
@@ -99,7 +99,7 @@ impl Verifier {
 
     /// A verifier for the IAM API, which is in no region.
     #[must_use]
-    pub fn of_iam(credentials: Arc<dyn Credentials>) -> Self {
+    pub fn of_iam(credentials: Arc<dyn CredentialStore>) -> Self {
         Self {
             service: "iam",
             ..Self::new(credentials, ANY_REGION)
@@ -108,7 +108,7 @@ impl Verifier {
 
     /// A verifier for STS.
     #[must_use]
-    pub fn of_sts(credentials: Arc<dyn Credentials>) -> Self {
+    pub fn of_sts(credentials: Arc<dyn CredentialStore>) -> Self {
         Self {
             service: "sts",
             any_region: true,
@@ -141,11 +141,11 @@ impl Verifier {
         query: &Query,
         bucket: Option<&str>,
         now: Timestamp,
-    ) -> Result<Claim> {
+    ) -> Result<SignatureCheck> {
         let header = single(&head.headers, &AUTHORIZATION)?;
-        let presigned = Presigned::is_in(query);
+        let presigned = PresignedUrl::is_in(query);
         match header {
-            Some(_) if presigned || PresignedV2::is_in(query) => Err(Refusal::new(
+            Some(_) if presigned || PresignedUrlV2::is_in(query) => Err(Refusal::new(
                 Code::InvalidArgument,
                 "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, \
                  Signature query string parameter or the Authorization header should be specified",
@@ -155,10 +155,10 @@ impl Verifier {
             }
             Some(value) => self.verify_header(head, query, value, now).await,
             None if presigned => self.verify_presigned(head, query, now).await,
-            None if PresignedV2::is_in(query) => {
+            None if PresignedUrlV2::is_in(query) => {
                 self.verify_presigned_v2(head, query, bucket, now).await
             }
-            None => Ok(Claim::Anonymous),
+            None => Ok(SignatureCheck::Anonymous),
         }
     }
 
@@ -168,7 +168,7 @@ impl Verifier {
         query: &Query,
         value: &str,
         now: Timestamp,
-    ) -> Result<Claim> {
+    ) -> Result<SignatureCheck> {
         let authorization = Authorization::parse(value)?;
         let date = header_date(&head.headers)?;
         let payload = single(&head.headers, &CONTENT_SHA256)?.ok_or_else(|| {
@@ -179,7 +179,7 @@ impl Verifier {
         date.check_skew(now)?;
         let (key, signing_key) = self
             .prove(&Proof {
-                place: Place::Header,
+                location: CredentialLocation::Header,
                 token: single(&head.headers, &SECURITY_TOKEN)?,
                 scope: &authorization.scope,
                 date,
@@ -200,7 +200,7 @@ impl Verifier {
         context.push('\n');
         authorization.scope.push_to(&mut context);
         context.push('\n');
-        Ok(Claim::Signed(Box::new(Signed {
+        Ok(SignatureCheck::Signed(Box::new(VerifiedSignature {
             key,
             payload: Some(payload.to_owned()),
             seed: Some(Seed {
@@ -211,8 +211,13 @@ impl Verifier {
         })))
     }
 
-    async fn verify_presigned(&self, head: &Parts, query: &Query, now: Timestamp) -> Result<Claim> {
-        let presigned = Presigned::parse(query)?;
+    async fn verify_presigned(
+        &self,
+        head: &Parts,
+        query: &Query,
+        now: Timestamp,
+    ) -> Result<SignatureCheck> {
+        let presigned = PresignedUrl::parse(query)?;
         check_signed_headers(head, &presigned.signed_headers)?;
         presigned.check_time(now)?;
         let header = single(&head.headers, &CONTENT_SHA256)?;
@@ -220,7 +225,7 @@ impl Verifier {
         let token = query.get("X-Amz-Security-Token");
         let (key, _) = self
             .prove(&Proof {
-                place: Place::Query,
+                location: CredentialLocation::Query,
                 token: token.or(single(&head.headers, &SECURITY_TOKEN)?),
                 scope: &presigned.scope,
                 date: presigned.date,
@@ -237,7 +242,7 @@ impl Verifier {
                 },
             })
             .await?;
-        Ok(Claim::Signed(Box::new(Signed {
+        Ok(SignatureCheck::Signed(Box::new(VerifiedSignature {
             key,
             payload: payload.map(str::to_owned),
             seed: None,
@@ -247,7 +252,7 @@ impl Verifier {
     /// Looks the key up and compares the signature.
     async fn prove(&self, proof: &Proof<'_>) -> Result<(AccessKey, SigningKey)> {
         let key = self
-            .find_key(proof.place, proof.scope, &proof.date, proof.token)
+            .find_key(proof.location, proof.scope, &proof.date, proof.token)
             .await?;
         let signing_key = self.keys.get(&key, proof.scope);
         let mut told = None;
@@ -276,8 +281,8 @@ impl Verifier {
     /// Checks where the scope is valid and looks its key up.
     pub(super) async fn find_key(
         &self,
-        place: Place,
-        scope: &Scope,
+        location: CredentialLocation,
+        scope: &CredentialScope,
         date: &RequestDate,
         token: Option<&str>,
     ) -> Result<AccessKey> {
@@ -286,7 +291,7 @@ impl Verifier {
         } else {
             &self.region
         };
-        scope.check(place, date.day(), region, self.service)?;
+        scope.check(location, date.day(), region, self.service)?;
         self.key(&scope.access_key, token).await
     }
 

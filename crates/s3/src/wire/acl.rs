@@ -1,7 +1,7 @@
 //! Access control lists as headers and XML have them.
 
 use dewar_auth::{CannedAcl, GRANTS_MAX, Grantee, Ownership, Permission};
-use dewar_store::api::{GranteeName, NewAcl, ShownAcl};
+use dewar_store::api::{GranteeName, NamedAcl, NewAcl};
 use http::HeaderMap;
 use s3s::dto;
 
@@ -137,7 +137,7 @@ pub(crate) fn acl_document(policy: dto::AccessControlPolicy) -> Result<NewAcl> {
 }
 
 /// The owner and the grants of a list, as S3 shows them.
-pub(crate) fn shown_acl(shown: &ShownAcl) -> (dto::Owner, Vec<dto::Grant>) {
+pub(crate) fn acl_elements(shown: &NamedAcl) -> (dto::Owner, Vec<dto::Grant>) {
     let name = |id| shown.display_name(id).map(str::to_owned);
     let owner = dto::Owner {
         display_name: name(shown.acl.owner),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dewar_store::api::{Attributes, ObjectInfo};
+use dewar_store::api::{ObjectInfo, ObjectMetadata};
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
     CONTENT_TYPE, ETAG, EXPIRES, LAST_MODIFIED,
@@ -20,7 +20,7 @@ const META_PREFIX: &str = "x-amz-meta-";
 ///
 /// # Errors
 /// `MetadataTooLarge`, `InvalidArgument` for a header that is not text.
-pub(crate) fn attributes_of(headers: &HeaderMap) -> Result<Attributes> {
+pub(crate) fn attributes_of(headers: &HeaderMap) -> Result<ObjectMetadata> {
     let mut user = BTreeMap::new();
     for name in headers.keys() {
         let Some(key) = name.as_str().strip_prefix(META_PREFIX) else {
@@ -39,7 +39,7 @@ pub(crate) fn attributes_of(headers: &HeaderMap) -> Result<Attributes> {
     let system =
         |name: HeaderName| Ok::<_, Refusal>(header(headers, name.as_str())?.map(str::to_owned));
     let encoding = system(CONTENT_ENCODING)?;
-    within_limits(Attributes {
+    within_limits(ObjectMetadata {
         content_type: system(CONTENT_TYPE)?,
         cache_control: system(CACHE_CONTROL)?,
         content_disposition: system(CONTENT_DISPOSITION)?,
@@ -54,7 +54,7 @@ pub(crate) fn attributes_of(headers: &HeaderMap) -> Result<Attributes> {
 ///
 /// # Errors
 /// `MetadataTooLarge`.
-fn within_limits(attributes: Attributes) -> Result<Attributes> {
+fn within_limits(attributes: ObjectMetadata) -> Result<ObjectMetadata> {
     let user: usize = attributes.user.iter().map(|(k, v)| k.len() + v.len()).sum();
     let system: usize = [
         &attributes.content_type,
@@ -104,6 +104,6 @@ pub(crate) fn object_headers(info: &ObjectInfo) -> HeaderMap {
             headers.insert(name, value_of(text));
         }
     }
-    super::marks::mark_headers(&mut headers, info);
+    super::version_attributes::version_attribute_headers(&mut headers, info);
     headers
 }

@@ -1,7 +1,7 @@
 //! `x-amz-checksum-*` and Content-MD5: what a client declares, and what is shown to it.
 
 use dewar_checksum::{Algorithm, AlgorithmSet, Composite, Digest, Pipeline};
-use dewar_store::api::{Expect, ObjectChecksum};
+use dewar_store::api::{ExpectedContent, ObjectChecksum};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{header, value_of};
@@ -13,7 +13,7 @@ const TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type");
 
 /// Which digests a client declares its body to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Declared {
+pub(crate) struct DeclaredDigests {
     /// The checksum it chose.
     pub(crate) algorithm: Option<Algorithm>,
     /// The checksum's value, unless it comes in a trailer.
@@ -44,7 +44,7 @@ pub(crate) fn algorithm_named(name: &str) -> Result<Algorithm> {
     })
 }
 
-impl Declared {
+impl DeclaredDigests {
     /// Reads the headers.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Declared {
     /// # Errors
     /// `MalformedTrailerError` when an announced trailer is missing, `BadDigest` when its value is
     /// broken.
-    pub(crate) fn expect(&self, size: u64, trailers: Option<&Trailers>) -> Result<Expect> {
+    pub(crate) fn expect(&self, size: u64, trailers: Option<&Trailers>) -> Result<ExpectedContent> {
         let mut digests: Vec<Digest> = self.md5.into_iter().chain(self.digest).collect();
         if let (Some(algorithm), None) = (self.algorithm, self.digest) {
             let name = algorithm.s3_header().unwrap_or_default();
@@ -142,7 +142,7 @@ impl Declared {
             let digest = Digest::from_base64(algorithm, value).map_err(|_| bad_value(name))?;
             digests.push(digest);
         }
-        Ok(Expect {
+        Ok(ExpectedContent {
             size: Some(size),
             digests,
         })
@@ -152,9 +152,9 @@ impl Declared {
 /// Checks a body that is in memory against what was declared about it.
 ///
 /// # Errors
-/// `BadDigest`, and those of [`Declared::expect`].
+/// `BadDigest`, and those of [`DeclaredDigests::expect`].
 pub(crate) fn verify_small(
-    declared: &Declared,
+    declared: &DeclaredDigests,
     body: &[u8],
     trailers: Option<&Trailers>,
 ) -> Result<()> {

@@ -4,12 +4,12 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dewar_checksum::{Algorithm, Digest, md5};
-use dewar_store::{CustomerKey, Encrypted, Encryption};
+use dewar_store::{CustomerKey, Encryption, EncryptionMode};
 use http::{HeaderMap, HeaderValue};
 use zeroize::Zeroizing;
 
 use super::header;
-use crate::door::Exchange;
+use crate::door::RequestContext;
 use crate::error::{Code, Refusal, Result};
 
 const MANAGED: &str = "x-amz-server-side-encryption";
@@ -17,19 +17,19 @@ const AES256: &str = "AES256";
 const KEY_BYTES: usize = 32;
 
 /// The three headers of a customer's key.
-struct Names {
+struct CustomerKeyHeaders {
     algorithm: &'static str,
     key: &'static str,
     md5: &'static str,
 }
 
-const OF_OBJECT: Names = Names {
+const OF_OBJECT: CustomerKeyHeaders = CustomerKeyHeaders {
     algorithm: "x-amz-server-side-encryption-customer-algorithm",
     key: "x-amz-server-side-encryption-customer-key",
     md5: "x-amz-server-side-encryption-customer-key-md5",
 };
 
-const OF_SOURCE: Names = Names {
+const OF_SOURCE: CustomerKeyHeaders = CustomerKeyHeaders {
     algorithm: "x-amz-copy-source-server-side-encryption-customer-algorithm",
     key: "x-amz-copy-source-server-side-encryption-customer-key",
     md5: "x-amz-copy-source-server-side-encryption-customer-key-md5",
@@ -41,10 +41,10 @@ const OF_SOURCE: Names = Names {
 /// `InvalidArgument`, `InvalidEncryptionAlgorithmError`, `NotImplemented` for keys of a key
 /// management service, `InvalidRequest` for a key that comes over a connection without TLS.
 pub(crate) fn encryption_of(
-    exchange: &Exchange,
+    context: &RequestContext,
     headers: &HeaderMap,
 ) -> Result<Option<Encryption>> {
-    let customer = key_of(exchange, headers, &OF_OBJECT)?;
+    let customer = key_of(context, headers, &OF_OBJECT)?;
     match (header(headers, MANAGED)?, customer) {
         (None, None) => Ok(None),
         (None, Some(key)) => Ok(Some(Encryption::Customer(key))),
@@ -74,37 +74,37 @@ pub(crate) fn encryption_of(
 /// # Errors
 /// As [`encryption_of`]; `InvalidRequest` when an encryption is asked for, since that was decided
 /// when the object was written.
-pub(crate) fn customer_key(exchange: &Exchange) -> Result<Option<CustomerKey>> {
-    let headers = exchange.headers();
+pub(crate) fn customer_key(context: &RequestContext) -> Result<Option<CustomerKey>> {
+    let headers = context.headers();
     if headers.contains_key(MANAGED) {
         let message = "The encryption parameters are not applicable to this request.";
         return Err(Refusal::new(Code::InvalidRequest, message).element("ArgumentName", MANAGED));
     }
-    key_of(exchange, headers, &OF_OBJECT)
+    key_of(context, headers, &OF_OBJECT)
 }
 
 /// The customer's key of the source of a copy.
 ///
 /// # Errors
 /// As [`encryption_of`].
-pub(crate) fn source_key(exchange: &Exchange) -> Result<Option<CustomerKey>> {
-    key_of(exchange, exchange.headers(), &OF_SOURCE)
+pub(crate) fn source_key(context: &RequestContext) -> Result<Option<CustomerKey>> {
+    key_of(context, context.headers(), &OF_SOURCE)
 }
 
 /// Says in an answer how the object is encrypted. `asked` are the headers that held the customer's
 /// key, whose digest goes back.
 pub(crate) fn encryption_headers(
     headers: &mut HeaderMap,
-    encrypted: Option<Encrypted>,
+    encrypted: Option<EncryptionMode>,
     asked: &HeaderMap,
 ) {
     let aes = HeaderValue::from_static(AES256);
     match encrypted {
         None => {}
-        Some(Encrypted::ByDewar) => {
+        Some(EncryptionMode::ByDewar) => {
             headers.insert(MANAGED, aes);
         }
-        Some(Encrypted::ByCustomer) => {
+        Some(EncryptionMode::ByCustomer) => {
             headers.insert(OF_OBJECT.algorithm, aes);
             if let Some(md5) = asked.get(OF_OBJECT.md5) {
                 headers.insert(OF_OBJECT.md5, md5.clone());
@@ -113,7 +113,11 @@ pub(crate) fn encryption_headers(
     }
 }
 
-fn key_of(exchange: &Exchange, headers: &HeaderMap, names: &Names) -> Result<Option<CustomerKey>> {
+fn key_of(
+    context: &RequestContext,
+    headers: &HeaderMap,
+    names: &CustomerKeyHeaders,
+) -> Result<Option<CustomerKey>> {
     let algorithm = header(headers, names.algorithm)?;
     let (key, stated) = (header(headers, names.key)?, header(headers, names.md5)?);
     if algorithm.is_none() && key.is_none() && stated.is_none() {
@@ -162,7 +166,7 @@ fn key_of(exchange: &Exchange, headers: &HeaderMap, names: &Names) -> Result<Opt
             "The calculated MD5 hash of the key did not match the hash that was provided.";
         return Err(refused(message, names.md5));
     }
-    let origin = exchange.caller.origin();
+    let origin = context.caller.origin();
     let local = origin.address.is_some_and(|address| address.is_loopback());
     if !origin.secure && !local {
         let message = "Requests specifying Server Side Encryption with Customer provided keys must \

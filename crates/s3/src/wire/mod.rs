@@ -6,14 +6,14 @@ mod checksum;
 mod condition;
 mod date;
 mod encryption;
-mod marks;
 mod source;
 mod unsupported;
+mod version_attributes;
 
-pub(crate) use acl::{acl_document, acl_of, ownership_named, shown_acl};
+pub(crate) use acl::{acl_document, acl_elements, acl_of, ownership_named};
 pub(crate) use attributes::{attributes_of, object_headers};
 pub(crate) use checksum::{
-    Declared, algorithm_named, announced_checksum, checksum_headers, named_checksum,
+    DeclaredDigests, algorithm_named, announced_checksum, checksum_headers, named_checksum,
     part_checksum_headers, verify_small,
 };
 pub(crate) use condition::{
@@ -21,13 +21,13 @@ pub(crate) use condition::{
 };
 pub(crate) use date::{http_date, iso_date, parse_http_date, parse_iso_date, xml_date};
 pub(crate) use encryption::{customer_key, encryption_headers, encryption_of, source_key};
-pub(crate) use marks::{
-    abort_headers, legal_hold_of, marks_of, mode_name, mode_named, version_headers,
-};
 pub(crate) use source::{
     bucket_named, copy_range, key_named, object_named, rename_source, version_named,
 };
 pub(crate) use unsupported::refuse_unsupported;
+pub(crate) use version_attributes::{
+    abort_headers, legal_hold_of, mode_name, mode_named, version_attributes_of, version_headers,
+};
 
 use http::{HeaderMap, HeaderValue};
 

@@ -1,7 +1,7 @@
 //! Who may: policies, lists, ownership, the public access block, and what they refuse.
 
-use crate::client::{Client, Reply};
-use crate::house::{House, house, talk};
+use crate::client::{TestClient, TestResponse};
+use crate::fixture::{Fixture, fixture, talk};
 
 const OWNER: &str = "0000000000000001";
 const STRANGER: &str = "0000000000000002";
@@ -13,34 +13,34 @@ fn policy(effect: &str, principal: &str, action: &str, resource: &str, more: &st
     )
 }
 
-async fn set(client: &Client, target: &str, body: &str) -> Reply {
+async fn set(client: &TestClient, target: &str, body: &str) -> TestResponse {
     client.put(target).body(body).send().await
 }
 
 /// A house with one object in its bucket.
-async fn furnished() -> House {
-    let house = house().await;
-    house
+async fn furnished() -> Fixture {
+    let fixture = fixture().await;
+    fixture
         .owner
         .put("/bucket/k")
         .body("secret")
         .send()
         .await
         .is(200);
-    house
+    fixture
 }
 
 #[test]
 fn a_policy_lets_others_in_and_keeps_them_out() {
     talk(async {
-        let house = furnished().await;
-        let none = house.owner.get("/bucket?policy").send().await;
+        let fixture = furnished().await;
+        let none = fixture.owner.get("/bucket?policy").send().await;
         none.refused_with(404, "NoSuchBucketPolicy");
         let text = policy("Allow", "\"*\"", "s3:GetObject", "bucket/k*", "");
-        set(&house.owner, "/bucket?policy", &text).await.is(204);
-        let kept = house.owner.get("/bucket?policy").send().await.is(200);
+        set(&fixture.owner, "/bucket?policy", &text).await.is(204);
+        let kept = fixture.owner.get("/bucket?policy").send().await.is(200);
         assert_eq!(kept.text(), text);
-        for client in [&house.stranger, &house.nobody] {
+        for client in [&fixture.stranger, &fixture.nobody] {
             let read = client.get("/bucket/k").send().await.is(200);
             assert_eq!(read.text(), "secret");
             client.get("/bucket/other").send().await.is(403);
@@ -50,31 +50,36 @@ fn a_policy_lets_others_in_and_keeps_them_out() {
             client.delete("/bucket?policy").send().await.is(403);
             client.get("/bucket?policy").send().await.is(403);
         }
-        let status = house.owner.get("/bucket?policyStatus").send().await.is(200);
+        let status = fixture
+            .owner
+            .get("/bucket?policyStatus")
+            .send()
+            .await
+            .is(200);
         assert_eq!(status.element("IsPublic").as_deref(), Some("true"));
         // What it denies it denies to the owner too, who can change it none the less.
         let text = policy("Deny", "\"*\"", "s3:*", "bucket*", "");
-        set(&house.owner, "/bucket?policy", &text).await.is(204);
-        house
+        set(&fixture.owner, "/bucket?policy", &text).await.is(204);
+        fixture
             .owner
             .get("/bucket/k")
             .send()
             .await
             .refused_with(403, "AccessDenied");
-        house.owner.delete("/bucket?policy").send().await.is(204);
-        house.owner.get("/bucket/k").send().await.is(200);
-        house.stranger.get("/bucket/k").send().await.is(403);
-        let locking = house.owner.put("/bucket?policy").body(&text);
+        fixture.owner.delete("/bucket?policy").send().await.is(204);
+        fixture.owner.get("/bucket/k").send().await.is(200);
+        fixture.stranger.get("/bucket/k").send().await.is(403);
+        let locking = fixture.owner.put("/bucket?policy").body(&text);
         let locking = locking.header("x-amz-confirm-remove-self-bucket-access", "true");
         locking.send().await.is(204);
-        house.owner.delete("/bucket?policy").send().await.is(403);
+        fixture.owner.delete("/bucket?policy").send().await.is(403);
     });
 }
 
 #[test]
 fn what_is_no_policy_is_refused() {
     talk(async {
-        let house = furnished().await;
+        let fixture = furnished().await;
         for bad in [
             "",
             "no json",
@@ -84,10 +89,10 @@ fn what_is_no_policy_is_refused() {
             &policy("Perhaps", "\"*\"", "s3:GetObject", "bucket/*", ""),
             &" ".repeat(21_000),
         ] {
-            let put = set(&house.owner, "/bucket?policy", bad).await;
+            let put = set(&fixture.owner, "/bucket?policy", bad).await;
             put.refused_with(400, "MalformedPolicy");
         }
-        let none = house.owner.get("/bucket?policy").send().await;
+        let none = fixture.owner.get("/bucket?policy").send().await;
         none.refused_with(404, "NoSuchBucketPolicy");
     });
 }
@@ -95,7 +100,7 @@ fn what_is_no_policy_is_refused() {
 #[test]
 fn conditions_see_the_request() {
     talk(async {
-        let house = furnished().await;
+        let fixture = furnished().await;
         let allow = |action: &str, resource: &str, condition: &str| {
             let more = format!(",\"Condition\":{condition}");
             policy("Allow", "\"*\"", action, resource, &more)
@@ -106,8 +111,10 @@ fn conditions_see_the_request() {
             r#"{"StringLike":{"aws:Referer":"http://example.org/*"},
                "StringEquals":{"aws:PrincipalType":"Anonymous"}}"#,
         );
-        set(&house.owner, "/bucket?policy", &referer).await.is(204);
-        let read = || house.nobody.get("/bucket/k");
+        set(&fixture.owner, "/bucket?policy", &referer)
+            .await
+            .is(204);
+        let read = || fixture.nobody.get("/bucket/k");
         read().send().await.is(403);
         read()
             .header("referer", "http://example.org/x")
@@ -124,8 +131,8 @@ fn conditions_see_the_request() {
             "bucket",
             r#"{"StringLike":{"s3:prefix":"public/*"},"NumericLessThanEquals":{"s3:max-keys":"10"}}"#,
         );
-        set(&house.owner, "/bucket?policy", &prefix).await.is(204);
-        let nobody = &house.nobody;
+        set(&fixture.owner, "/bucket?policy", &prefix).await.is(204);
+        let nobody = &fixture.nobody;
         nobody
             .get("/bucket?prefix=public/&max-keys=10")
             .send()
@@ -146,8 +153,8 @@ fn conditions_see_the_request() {
             "bucket/*",
             r#"{"StringEquals":{"s3:x-amz-acl":"bucket-owner-full-control"}}"#,
         );
-        set(&house.owner, "/bucket?policy", &canned).await.is(204);
-        let put = || house.stranger.put("/bucket/n").body("x");
+        set(&fixture.owner, "/bucket?policy", &canned).await.is(204);
+        let put = || fixture.stranger.put("/bucket/n").body("x");
         put().send().await.is(403);
         put()
             .header("x-amz-acl", "bucket-owner-full-control")
@@ -161,16 +168,16 @@ fn conditions_see_the_request() {
 #[test]
 fn existence_is_not_told() {
     talk(async {
-        let house = furnished().await;
+        let fixture = furnished().await;
         let read = policy("Allow", "\"*\"", "s3:GetObject", "bucket/*", "");
-        set(&house.owner, "/bucket?policy", &read).await.is(204);
-        house
+        set(&fixture.owner, "/bucket?policy", &read).await.is(204);
+        fixture
             .stranger
             .get("/bucket/none")
             .send()
             .await
             .refused_with(403, "AccessDenied");
-        house.stranger.head("/bucket/none").send().await.is(403);
+        fixture.stranger.head("/bucket/none").send().await.is(403);
         let list = policy(
             "Allow",
             "\"*\"",
@@ -178,28 +185,28 @@ fn existence_is_not_told() {
             "bucket",
             r#","Condition":{"StringLike":{"s3:prefix":"public/*"}}"#,
         );
-        set(&house.owner, "/bucket?policy", &list).await.is(204);
-        house
+        set(&fixture.owner, "/bucket?policy", &list).await.is(204);
+        fixture
             .stranger
             .head("/bucket/public/none")
             .send()
             .await
             .is(404);
-        house
+        fixture
             .stranger
             .head("/bucket/private/none")
             .send()
             .await
             .is(403);
-        house.stranger.head("/bucket/k").send().await.is(403);
+        fixture.stranger.head("/bucket/k").send().await.is(403);
     });
 }
 
 #[test]
 fn lists_grant_what_they_say() {
     talk(async {
-        let house = furnished().await;
-        let (owner, stranger, nobody) = (&house.owner, &house.stranger, &house.nobody);
+        let fixture = furnished().await;
+        let (owner, stranger, nobody) = (&fixture.owner, &fixture.stranger, &fixture.nobody);
         let put = |name: &'static str| owner.put("/bucket?acl").header("x-amz-acl", name);
         put("public-read").send().await.is(200);
         nobody.get("/bucket").send().await.is(200);
@@ -281,8 +288,8 @@ fn lists_grant_what_they_say() {
 #[test]
 fn ownership_switches_lists_off() {
     talk(async {
-        let house = furnished().await;
-        let owner = &house.owner;
+        let fixture = furnished().await;
+        let owner = &fixture.owner;
         let none = owner.get("/bucket?ownershipControls").send().await;
         none.refused_with(404, "OwnershipControlsNotFoundError");
         let controls = |name: &str| {
@@ -308,7 +315,7 @@ fn ownership_switches_lists_off() {
         let everything = policy("Allow", "\"*\"", "s3:*", "bucket*", "");
         set(owner, "/bucket?policy", &everything).await.is(204);
         let put = |name: &'static str| {
-            house
+            fixture
                 .stranger
                 .put("/bucket/n")
                 .body("x")
@@ -319,7 +326,7 @@ fn ownership_switches_lists_off() {
             .await
             .refused_with(400, "AccessControlListNotSupported");
         put("bucket-owner-full-control").send().await.is(200);
-        let acl = house.stranger.get("/bucket/n?acl").send().await.is(200);
+        let acl = fixture.stranger.get("/bucket/n?acl").send().await.is(200);
         assert_eq!(acl.element("ID").as_deref(), Some(OWNER));
         let list = owner.put("/bucket?acl").header("x-amz-acl", "private");
         list.send()
@@ -327,19 +334,19 @@ fn ownership_switches_lists_off() {
             .refused_with(400, "AccessControlListNotSupported");
         let preferred = controls("BucketOwnerPreferred");
         set(owner, target, &preferred).await.is(200);
-        house
+        fixture
             .stranger
             .put("/bucket/m")
             .body("x")
             .send()
             .await
             .is(200);
-        let acl = house.stranger.get("/bucket/m?acl").send().await.is(200);
+        let acl = fixture.stranger.get("/bucket/m?acl").send().await.is(200);
         assert_eq!(acl.element("ID").as_deref(), Some(STRANGER));
         owner.delete(target).send().await.is(204);
         owner.get(target).send().await.is(404);
         set(owner, target, &controls("Nobody")).await.is(400);
-        let made = house
+        let made = fixture
             .owner
             .put("/enforced")
             .header("x-amz-acl", "public-read");
@@ -354,8 +361,8 @@ fn ownership_switches_lists_off() {
 #[test]
 fn the_public_can_be_kept_out() {
     talk(async {
-        let house = furnished().await;
-        let owner = &house.owner;
+        let fixture = furnished().await;
+        let owner = &fixture.owner;
         let target = "/bucket?publicAccessBlock";
         let block = |on: &str| {
             format!(
@@ -371,7 +378,7 @@ fn the_public_can_be_kept_out() {
         put.refused_with(403, "AccessDenied");
         set(owner, target, &block("BlockPublicAcls")).await.is(200);
         set(owner, "/bucket?policy", &read).await.is(204);
-        house.nobody.get("/bucket/k").send().await.is(200);
+        fixture.nobody.get("/bucket/k").send().await.is(200);
         let open = || owner.put("/bucket?acl").header("x-amz-acl", "public-read");
         open().send().await.refused_with(403, "AccessDenied");
         let object = owner
@@ -382,15 +389,15 @@ fn the_public_can_be_kept_out() {
         set(owner, target, &block("RestrictPublicBuckets"))
             .await
             .is(200);
-        house.nobody.get("/bucket/k").send().await.is(403);
+        fixture.nobody.get("/bucket/k").send().await.is(403);
         owner.get("/bucket/k").send().await.is(200);
         set(owner, target, &block("IgnorePublicAcls")).await.is(200);
         open().send().await.is(200);
-        house.nobody.get("/bucket").send().await.is(403);
+        fixture.nobody.get("/bucket").send().await.is(403);
         let shown = owner.get(target).send().await.is(200);
         assert_eq!(shown.element("IgnorePublicAcls").as_deref(), Some("true"));
         owner.delete(target).send().await.is(204);
-        house.nobody.get("/bucket").send().await.is(200);
+        fixture.nobody.get("/bucket").send().await.is(200);
         let none = owner.get(target).send().await;
         none.refused_with(404, "NoSuchPublicAccessBlockConfiguration");
     });
@@ -399,8 +406,8 @@ fn the_public_can_be_kept_out() {
 #[test]
 fn said_owners_and_payers_count() {
     talk(async {
-        let house = furnished().await;
-        let owner = &house.owner;
+        let fixture = furnished().await;
+        let owner = &fixture.owner;
         let said = |id: &'static str| {
             owner
                 .get("/bucket/k")
@@ -418,9 +425,9 @@ fn said_owners_and_payers_count() {
         set(owner, "/bucket?requestPayment", text).await.is(200);
         let shown = owner.get("/bucket?requestPayment").send().await.is(200);
         assert_eq!(shown.element("Payer").as_deref(), Some("Requester"));
-        house.nobody.get("/bucket/k").send().await.is(403);
-        house.stranger.get("/bucket/k").send().await.is(403);
-        let pays = house
+        fixture.nobody.get("/bucket/k").send().await.is(403);
+        fixture.stranger.get("/bucket/k").send().await.is(403);
+        let pays = fixture
             .stranger
             .get("/bucket/k")
             .header("x-amz-request-payer", "requester");
@@ -432,14 +439,18 @@ fn said_owners_and_payers_count() {
 #[test]
 fn who_may_only_write_cannot_make_what_nobody_may_remove() {
     talk(async {
-        let house = house().await;
-        let lock = house.owner.put("/locks");
+        let fixture = fixture().await;
+        let lock = fixture.owner.put("/locks");
         let lock = lock.header("x-amz-bucket-object-lock-enabled", "true");
         lock.send().await.is(200);
         let stranger = format!("{{\"AWS\":\"{STRANGER}\"}}");
         let allow = |action: &str| policy("Allow", &stranger, action, "locks/*", "");
         let put = |name: &'static str, value: &'static str| {
-            let put = house.stranger.put("/locks/k").body("x").header(name, value);
+            let put = fixture
+                .stranger
+                .put("/locks/k")
+                .body("x")
+                .header(name, value);
             match name {
                 "x-amz-object-lock-mode" => put.header(
                     "x-amz-object-lock-retain-until-date",
@@ -452,10 +463,10 @@ fn who_may_only_write_cannot_make_what_nobody_may_remove() {
             ("x-amz-object-lock-mode", "COMPLIANCE"),
             ("x-amz-object-lock-legal-hold", "ON"),
         ];
-        set(&house.owner, "/locks?policy", &allow("s3:PutObject"))
+        set(&fixture.owner, "/locks?policy", &allow("s3:PutObject"))
             .await
             .is(204);
-        house
+        fixture
             .stranger
             .put("/locks/k")
             .body("x")
@@ -468,7 +479,7 @@ fn who_may_only_write_cannot_make_what_nobody_may_remove() {
                 .await
                 .refused_with(403, "AccessDenied");
         }
-        set(&house.owner, "/locks?policy", &allow("s3:PutObject*"))
+        set(&fixture.owner, "/locks?policy", &allow("s3:PutObject*"))
             .await
             .is(204);
         for (name, value) in marks {
@@ -480,8 +491,8 @@ fn who_may_only_write_cannot_make_what_nobody_may_remove() {
 #[test]
 fn tags_and_lists_given_with_a_write_need_their_own_right() {
     talk(async {
-        let house = house().await;
-        let (owner, stranger) = (&house.owner, &house.stranger);
+        let fixture = fixture().await;
+        let (owner, stranger) = (&fixture.owner, &fixture.stranger);
         let who = format!("{{\"AWS\":\"{STRANGER}\"}}");
         let put = |name: &str, value: &str| {
             let put = stranger.put("/bucket/k").body("x");

@@ -19,7 +19,7 @@ use http::{HeaderMap, Request};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
-use crate::house::REGION;
+use crate::fixture::REGION;
 
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -30,7 +30,7 @@ pub fn sha256(bytes: &[u8]) -> String {
 }
 
 #[derive(Clone)]
-pub struct Client {
+pub struct TestClient {
     door: Arc<Door>,
     env: Env,
     /// Access key and secret; nothing signs nothing.
@@ -41,8 +41,8 @@ pub struct Client {
 }
 
 /// A request that is being made up.
-pub struct Call<'a> {
-    client: &'a Client,
+pub struct TestRequest<'a> {
+    client: &'a TestClient,
     method: &'static str,
     target: String,
     headers: BTreeMap<String, String>,
@@ -50,13 +50,13 @@ pub struct Call<'a> {
     piece: usize,
 }
 
-pub struct Reply {
+pub struct TestResponse {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Reply {
+impl TestResponse {
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -104,7 +104,7 @@ impl Reply {
     }
 }
 
-impl Client {
+impl TestClient {
     pub fn new(door: Arc<Door>, env: Env, name: Option<&str>) -> Self {
         Self {
             door,
@@ -155,8 +155,8 @@ impl Client {
         Arc::clone(&self.door)
     }
 
-    pub fn call(&self, method: &'static str, target: &str) -> Call<'_> {
-        Call {
+    pub fn call(&self, method: &'static str, target: &str) -> TestRequest<'_> {
+        TestRequest {
             client: self,
             method,
             target: target.to_owned(),
@@ -166,23 +166,23 @@ impl Client {
         }
     }
 
-    pub fn get(&self, target: &str) -> Call<'_> {
+    pub fn get(&self, target: &str) -> TestRequest<'_> {
         self.call("GET", target)
     }
 
-    pub fn head(&self, target: &str) -> Call<'_> {
+    pub fn head(&self, target: &str) -> TestRequest<'_> {
         self.call("HEAD", target)
     }
 
-    pub fn put(&self, target: &str) -> Call<'_> {
+    pub fn put(&self, target: &str) -> TestRequest<'_> {
         self.call("PUT", target).header("content-length", "0")
     }
 
-    pub fn post(&self, target: &str) -> Call<'_> {
+    pub fn post(&self, target: &str) -> TestRequest<'_> {
         self.call("POST", target)
     }
 
-    pub fn delete(&self, target: &str) -> Call<'_> {
+    pub fn delete(&self, target: &str) -> TestRequest<'_> {
         self.call("DELETE", target)
     }
 
@@ -233,7 +233,7 @@ impl Client {
         hex(&self.signing_key().sign(&string))
     }
 
-    pub async fn send(&self, request: Request<Vec<u8>>, piece: usize) -> Reply {
+    pub async fn send(&self, request: Request<Vec<u8>>, piece: usize) -> TestResponse {
         let (head, body) = request.into_parts();
         let pieces: Vec<_> = body
             .chunks(piece.max(1))
@@ -244,7 +244,7 @@ impl Client {
     }
 
     /// Sends the first bytes of a request's body, and never the rest.
-    pub async fn send_begun(&self, request: Request<Vec<u8>>) -> Reply {
+    pub async fn send_begun(&self, request: Request<Vec<u8>>) -> TestResponse {
         let (head, body) = request.into_parts();
         let first = Bytes::copy_from_slice(&body[..body.len().min(10)]);
         let pieces = stream::iter([Ok(Frame::data(first))]).chain(stream::pending());
@@ -252,7 +252,7 @@ impl Client {
         self.send_wire(head, wire).await
     }
 
-    async fn send_wire(&self, head: Parts, wire: WireBody) -> Reply {
+    async fn send_wire(&self, head: Parts, wire: WireBody) -> TestResponse {
         let mut request = Request::from_parts(head, wire);
         if let Some(version) = self.tls {
             request.extensions_mut().insert(version);
@@ -261,7 +261,7 @@ impl Client {
             .await
             .into_parts();
         let body = body.collect().await.expect("a whole body").to_bytes();
-        Reply {
+        TestResponse {
             status: head.status.as_u16(),
             headers: head.headers,
             body,
@@ -299,7 +299,7 @@ fn canonical_target(target: &str) -> (String, String) {
     (canonical_path, query.join("&"))
 }
 
-impl Call<'_> {
+impl TestRequest<'_> {
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.insert(name.to_lowercase(), value.to_owned());
         self
@@ -386,19 +386,19 @@ impl Call<'_> {
         request.body(self.body).expect("a request")
     }
 
-    pub async fn send(self) -> Reply {
+    pub async fn send(self) -> TestResponse {
         let (client, piece) = (self.client, self.piece);
         let (request, _) = self.signed();
         client.send(request, piece).await
     }
 
-    pub async fn send_unsigned(self) -> Reply {
+    pub async fn send_unsigned(self) -> TestResponse {
         let (client, piece) = (self.client, self.piece);
         client.send(self.request(), piece).await
     }
 
     /// Sends what was signed with another body.
-    pub async fn send_with_body(self, body: &[u8]) -> Reply {
+    pub async fn send_with_body(self, body: &[u8]) -> TestResponse {
         let (client, piece) = (self.client, self.piece);
         let (request, _) = self.signed();
         client.send(request.map(|_| body.to_vec()), piece).await

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use dewar_auth::condition_keys;
 
-use crate::client::{Client, Reply, sha256};
-use crate::house::{House, REGION, house, talk};
+use crate::client::{TestClient, TestResponse, sha256};
+use crate::fixture::{Fixture, REGION, fixture, talk};
 
 const OWNER: &str = "0000000000000001";
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
@@ -17,7 +17,7 @@ const ETAG: &str = "\"5ebe2294ecd0e0f08eab7690d2a6ee69\"";
 
 /// Who sends a request, and so where the policy stands that denies it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Who {
+enum CallerKind {
     /// The owner of the bucket; its policy.
     Owner,
     /// A session of a role of the owner's account; the bucket's policy.
@@ -34,7 +34,7 @@ struct Case {
     key: &'static str,
     /// The value, or `*` where it differs from time to time.
     value: &'static str,
-    who: Who,
+    who: CallerKind,
     method: &'static str,
     target: &'static str,
     headers: Vec<(&'static str, &'static str)>,
@@ -50,7 +50,7 @@ fn case(
     Case {
         key,
         value,
-        who: Who::Owner,
+        who: CallerKind::Owner,
         method,
         target,
         headers: Vec::new(),
@@ -68,7 +68,7 @@ impl Case {
         Self { body, ..self }
     }
 
-    fn by(self, who: Who) -> Self {
+    fn by(self, who: CallerKind) -> Self {
         Self { who, ..self }
     }
 }
@@ -102,7 +102,7 @@ const LOGINS: [&str; 1] = ["aws:FederatedProvider"];
 
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn cases() -> Vec<Case> {
-    use Who::{Member, Session, Trusted};
+    use CallerKind::{Member, Session, Trusted};
     let get = |key, value| case(key, value, "GET", "/bucket/k");
     let put = |key, value, header| case(key, value, "PUT", "/bucket/new").header(header, value);
     let grant = |key, header| {
@@ -252,9 +252,9 @@ fn cases() -> Vec<Case> {
 
 /// The stage of all cases: a house and what stands in it.
 struct Stage {
-    _house: House,
-    owner: Client,
-    member: Client,
+    _house: Fixture,
+    owner: TestClient,
+    member: TestClient,
     upload: String,
 }
 
@@ -267,13 +267,13 @@ fn encoded(text: &str) -> String {
     text.bytes().map(byte).collect()
 }
 
-async fn call(client: &Client, service: &'static str, form: &str) -> Reply {
+async fn call(client: &TestClient, service: &'static str, form: &str) -> TestResponse {
     let client = client.of_service(service);
     let call = client.post("/").header("content-type", FORM).body(form);
     call.send().await
 }
 
-async fn iam(client: &Client, form: &str) -> Reply {
+async fn iam(client: &TestClient, form: &str) -> TestResponse {
     call(client, "iam", &format!("{form}&Version=2010-05-08"))
         .await
         .is(200)
@@ -298,8 +298,8 @@ const EVERYTHING: &str = r#"{"Effect":"Allow","Action":"*","Resource":"*"}"#;
 
 impl Stage {
     async fn set() -> Self {
-        let house = house().await;
-        let owner = house.owner.over_tls([192, 0, 2, 7], "1.3");
+        let fixture = fixture().await;
+        let owner = fixture.owner.over_tls([192, 0, 2, 7], "1.3");
         let locked = owner.put("/locked");
         let locked = locked.header("x-amz-bucket-object-lock-enabled", "true");
         locked.send().await.is(200);
@@ -334,7 +334,7 @@ impl Stage {
             iam(&owner, &form).await;
         }
         Self {
-            _house: house,
+            _house: fixture,
             owner,
             member,
             upload,
@@ -350,7 +350,7 @@ impl Stage {
             case.key
         );
         match case.who {
-            Who::Owner | Who::Session => {
+            CallerKind::Owner | CallerKind::Session => {
                 let bucket = bucket_of(case);
                 let text = format!(
                     r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Deny","Principal":"*",
@@ -360,7 +360,7 @@ impl Stage {
                 let put = owner.put(&format!("/{bucket}?policy")).body(&text);
                 put.send().await.is(204);
             }
-            Who::Member => {
+            CallerKind::Member => {
                 let text = format!(
                     r#"{{"Version":"2012-10-17","Statement":[{EVERYTHING},
                     {{"Effect":"Deny","Action":"*","Resource":"*",{condition}}}]}}"#
@@ -374,7 +374,7 @@ impl Stage {
                 )
                 .await;
             }
-            Who::Trusted => {
+            CallerKind::Trusted => {
                 let text = encoded(&trust(&format!(
                     r#",{{"Effect":"Deny","Principal":"*","Action":"sts:*",{condition}}}"#
                 )));
@@ -385,17 +385,17 @@ impl Stage {
         }
     }
 
-    async fn send(&self, case: &Case) -> Reply {
+    async fn send(&self, case: &Case) -> TestResponse {
         let owner = &self.owner;
         let session;
         let (client, token) = match case.who {
-            Who::Trusted => return call(owner, "sts", &assume_role()).await,
-            Who::Member if case.target == "/" => {
+            CallerKind::Trusted => return call(owner, "sts", &assume_role()).await,
+            CallerKind::Member if case.target == "/" => {
                 return call(&self.member, "iam", case.body).await;
             }
-            Who::Owner => (owner, None),
-            Who::Member => (&self.member, None),
-            Who::Session => {
+            CallerKind::Owner => (owner, None),
+            CallerKind::Member => (&self.member, None),
+            CallerKind::Session => {
                 let given = call(owner, "sts", &assume_role()).await.is(200);
                 let part = |name| given.element(name).expect("credentials");
                 session = owner.with_key(&part("AccessKeyId"), &part("SecretAccessKey"));
@@ -437,7 +437,7 @@ fn bucket_of(case: &Case) -> &str {
 #[test]
 fn headers_do_not_say_what_documents_leave_out() {
     talk(async {
-        let owner = house().await.owner;
+        let owner = fixture().await.owner;
         owner.put("/bucket/k").body("kept").send().await.is(200);
         let unless = |action: &str, key: &str| {
             format!(
@@ -492,7 +492,7 @@ fn every_key_has_a_value_in_some_request() {
                 ));
             }
             seen.insert(case.key.to_ascii_lowercase());
-            if case.who == Who::Owner {
+            if case.who == CallerKind::Owner {
                 let bucket = format!("/{}?policy", bucket_of(&case));
                 stage.owner.delete(&bucket).send().await.is(204);
             }

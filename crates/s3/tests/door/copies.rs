@@ -1,13 +1,13 @@
 //! Copies: what goes along is asked for by itself.
 
-use crate::client::{Client, Reply};
-use crate::house::{House, house, talk};
+use crate::client::{TestClient, TestResponse};
+use crate::fixture::{Fixture, fixture, talk};
 
 const STRANGER: &str = r#"{"AWS":"0000000000000002"}"#;
 const OWNER: &str = r#"{"AWS":"0000000000000001"}"#;
 
 /// Lets somebody do these things in a bucket.
-async fn allow(owner: &Client, bucket: &str, who: &str, actions: &str) {
+async fn allow(owner: &TestClient, bucket: &str, who: &str, actions: &str) {
     let text = format!(
         r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Principal":{who},
         "Action":[{actions}],"Resource":["arn:aws:s3:::{bucket}","arn:aws:s3:::{bucket}/*"]}}]}}"#
@@ -16,7 +16,12 @@ async fn allow(owner: &Client, bucket: &str, who: &str, actions: &str) {
     put.send().await.is(204);
 }
 
-async fn copy(client: &Client, source: &str, target: &str, headers: &[(&str, &str)]) -> Reply {
+async fn copy(
+    client: &TestClient,
+    source: &str,
+    target: &str,
+    headers: &[(&str, &str)],
+) -> TestResponse {
     let mut call = client.put(target).header("x-amz-copy-source", source);
     for (name, value) in headers {
         call = call.header(name, value);
@@ -25,23 +30,23 @@ async fn copy(client: &Client, source: &str, target: &str, headers: &[(&str, &st
 }
 
 /// The owner's bucket with an object that has tags and one that has none, and the stranger's.
-async fn furnished() -> House {
-    let house = house().await;
-    let tagged = house.owner.put("/bucket/tagged").body("x");
+async fn furnished() -> Fixture {
+    let fixture = fixture().await;
+    let tagged = fixture.owner.put("/bucket/tagged").body("x");
     let tagged = tagged.header("x-amz-tagging", "secret=yes");
     tagged.send().await.is(200);
-    house
+    fixture
         .owner
         .put("/bucket/plain")
         .body("x")
         .send()
         .await
         .is(200);
-    house.stranger.put("/theirs").send().await.is(200);
-    house
+    fixture.stranger.put("/theirs").send().await.is(200);
+    fixture
 }
 
-async fn tags(client: &Client, key: &str) -> Vec<String> {
+async fn tags(client: &TestClient, key: &str) -> Vec<String> {
     let shown = client.get(&format!("{key}?tagging")).send().await;
     shown.is(200).elements("Key")
 }
@@ -50,8 +55,8 @@ async fn tags(client: &Client, key: &str) -> Vec<String> {
 #[test]
 fn tags_go_along_for_who_may_read_them() {
     talk(async {
-        let house = furnished().await;
-        let (owner, stranger) = (&house.owner, &house.stranger);
+        let fixture = furnished().await;
+        let (owner, stranger) = (&fixture.owner, &fixture.stranger);
         let read = r#""s3:GetObject""#;
         allow(owner, "bucket", STRANGER, read).await;
         // Whether names are written or bytes pass makes no difference.
@@ -98,8 +103,8 @@ fn tags_go_along_for_who_may_read_them() {
 #[test]
 fn tags_of_a_version_have_a_right_of_their_own() {
     talk(async {
-        let house = furnished().await;
-        let (owner, stranger) = (&house.owner, &house.stranger);
+        let fixture = furnished().await;
+        let (owner, stranger) = (&fixture.owner, &fixture.stranger);
         let source = "bucket/tagged?versionId=null";
         let both = r#""s3:GetObjectVersion","s3:GetObjectTagging""#;
         allow(owner, "bucket", STRANGER, both).await;
@@ -117,8 +122,8 @@ fn tags_of_a_version_have_a_right_of_their_own() {
 #[test]
 fn tags_come_only_from_who_may_give_them() {
     talk(async {
-        let house = furnished().await;
-        let (owner, stranger) = (&house.owner, &house.stranger);
+        let fixture = furnished().await;
+        let (owner, stranger) = (&fixture.owner, &fixture.stranger);
         allow(stranger, "theirs", OWNER, r#""s3:PutObject""#).await;
         for way in [&[][..], &[("x-amz-checksum-algorithm", "SHA256")]] {
             copy(owner, "bucket/tagged", "/theirs/c", way)
@@ -141,8 +146,8 @@ fn tags_come_only_from_who_may_give_them() {
 #[test]
 fn parts_take_no_tags_along() {
     talk(async {
-        let house = furnished().await;
-        let (owner, stranger) = (&house.owner, &house.stranger);
+        let fixture = furnished().await;
+        let (owner, stranger) = (&fixture.owner, &fixture.stranger);
         allow(owner, "bucket", STRANGER, r#""s3:GetObject""#).await;
         let begun = stranger.post("/theirs/m?uploads").send().await.is(200);
         let id = begun.element("UploadId").expect("an id");

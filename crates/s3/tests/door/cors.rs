@@ -1,7 +1,7 @@
 //! Pages of other origins.
 
-use crate::client::Reply;
-use crate::house::{house, talk};
+use crate::client::TestResponse;
+use crate::fixture::{fixture, talk};
 
 const RULES: &str = "<CORSConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
     <CORSRule><AllowedOrigin>https://*.example.org</AllowedOrigin><AllowedMethod>GET</AllowedMethod>\
@@ -11,20 +11,20 @@ const RULES: &str = "<CORSConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006
     </CORSConfiguration>";
 const PAGE: &str = "https://www.example.org";
 
-fn allowed(reply: &Reply) -> Option<&str> {
+fn allowed(reply: &TestResponse) -> Option<&str> {
     reply.header("access-control-allow-origin")
 }
 
 #[test]
 fn browsers_are_told_what_pages_may() {
     talk(async {
-        let house = house().await;
-        let owner = &house.owner;
+        let fixture = fixture().await;
+        let owner = &fixture.owner;
         owner.put("/bucket/k").body("x").send().await.is(200);
         let none = owner.get("/bucket?cors").send().await;
         none.refused_with(404, "NoSuchCORSConfiguration");
         let ask = |origin: &'static str, method: &'static str| {
-            let ask = house
+            let ask = fixture
                 .nobody
                 .call("OPTIONS", "/bucket/k")
                 .header("origin", origin);
@@ -34,7 +34,7 @@ fn browsers_are_told_what_pages_may() {
             .send()
             .await
             .refused_with(403, "AccessForbidden");
-        house
+        fixture
             .stranger
             .put("/bucket?cors")
             .body(RULES)
@@ -63,14 +63,14 @@ fn browsers_are_told_what_pages_may() {
         let any = ask("https://evil.org", "HEAD").send().await.is(200);
         assert_eq!(allowed(&any), Some("*"));
         assert_eq!(any.header("access-control-allow-credentials"), None);
-        let lost = house.nobody.call("OPTIONS", "/bucket/k").send().await;
+        let lost = fixture.nobody.call("OPTIONS", "/bucket/k").send().await;
         lost.refused_with(400, "BadRequest");
-        let lost = house
+        let lost = fixture
             .nobody
             .call("OPTIONS", "/bucket/k")
             .header("origin", PAGE);
         lost.send().await.refused_with(400, "BadRequest");
-        let nowhere = house
+        let nowhere = fixture
             .nobody
             .call("OPTIONS", "/none/k")
             .header("origin", PAGE);
@@ -89,7 +89,7 @@ fn browsers_are_told_what_pages_may() {
             .is(200);
         assert_eq!(allowed(&read), Some(PAGE));
         assert_eq!(read.header("access-control-expose-headers"), Some("ETag"));
-        let denied = house
+        let denied = fixture
             .nobody
             .get("/bucket/k")
             .header("origin", PAGE)
@@ -108,7 +108,7 @@ fn browsers_are_told_what_pages_may() {
 #[test]
 fn rules_that_make_no_sense_are_refused() {
     talk(async {
-        let owner = house().await.owner;
+        let owner = fixture().await.owner;
         for (bad, code) in [
             (String::new(), "MalformedXML"),
             (RULES.replace("GET", "PATCH"), "InvalidRequest"),

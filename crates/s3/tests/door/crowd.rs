@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::client::Client;
-use crate::house::{house, talk};
+use crate::client::TestClient;
+use crate::fixture::{fixture, talk};
 
 /// A document as large as any may be.
 const BYTES: usize = 4 * 1024 * 1024;
@@ -11,7 +11,7 @@ const BYTES: usize = 4 * 1024 * 1024;
 const MANY: usize = 33;
 
 /// Begins to send many large documents, and gives how many were refused at once.
-async fn crowd(client: &Client, target: &'static str) -> usize {
+async fn crowd(client: &TestClient, target: &'static str) -> usize {
     let client = Arc::new(client.clone());
     let body = Arc::new(vec![b' '; BYTES]);
     let mut calls = Vec::new();
@@ -36,7 +36,7 @@ async fn crowd(client: &Client, target: &'static str) -> usize {
     refused
 }
 
-async fn deletes(client: &Client, bucket: &str) -> u16 {
+async fn deletes(client: &TestClient, bucket: &str) -> u16 {
     let text = "<Delete><Object><Key>none</Key></Object></Delete>";
     let call = client.post(&format!("/{bucket}?delete")).body(text);
     call.send().await.status
@@ -45,18 +45,18 @@ async fn deletes(client: &Client, bucket: &str) -> u16 {
 #[test]
 fn half_sent_documents_of_one_account_leave_room_for_others() {
     talk(async {
-        let house = house().await;
-        house.stranger.put("/theirs").send().await.is(200);
-        let refused = crowd(&house.owner, "/bucket?delete").await;
-        assert_eq!(deletes(&house.stranger, "theirs").await, 200);
+        let fixture = fixture().await;
+        fixture.stranger.put("/theirs").send().await.is(200);
+        let refused = crowd(&fixture.owner, "/bucket?delete").await;
+        assert_eq!(deletes(&fixture.stranger, "theirs").await, 200);
         let form = "Action=GetCallerIdentity&Version=2011-06-15";
         let kind = "application/x-www-form-urlencoded; charset=utf-8";
-        let stranger = house.stranger.of_service("sts");
+        let stranger = fixture.stranger.of_service("sts");
         let who = stranger.post("/").body(form);
         who.header("content-type", kind).send().await.is(200);
         // A share is a quarter of 128 MiB.
         assert_eq!(MANY - refused, 8);
-        assert_eq!(deletes(&house.owner, "bucket").await, 503);
+        assert_eq!(deletes(&fixture.owner, "bucket").await, 503);
     });
 }
 
@@ -64,10 +64,10 @@ fn half_sent_documents_of_one_account_leave_room_for_others() {
 #[test]
 fn half_sent_calls_of_one_address_leave_room_for_others() {
     talk(async {
-        let house = house().await;
+        let fixture = fixture().await;
         let kind = "application/x-www-form-urlencoded; charset=utf-8";
         let form = "Action=GetCallerIdentity&Version=2011-06-15";
-        let far = house.nobody.over_tls([192, 0, 2, 66], "1.3");
+        let far = fixture.nobody.over_tls([192, 0, 2, 66], "1.3");
         let long = format!("{form}&Padding={}", "a".repeat(60_000));
         let mut calls = Vec::new();
         for _ in 0..700 {
@@ -82,10 +82,10 @@ fn half_sent_calls_of_one_address_leave_room_for_others() {
             tokio::task::yield_now().await;
         }
         assert!(calls.iter().any(tokio::task::JoinHandle::is_finished));
-        let near = house.owner.over_tls([192, 0, 2, 7], "1.3");
+        let near = fixture.owner.over_tls([192, 0, 2, 7], "1.3");
         let near = near.of_service("sts");
         let who = near.post("/").header("content-type", kind).body(form);
         who.send().await.is(200);
-        assert_eq!(deletes(&house.owner, "bucket").await, 200);
+        assert_eq!(deletes(&fixture.owner, "bucket").await, 200);
     });
 }

@@ -3,8 +3,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::client::{Client, Reply, hex};
-use crate::house::{house, talk};
+use crate::client::{TestClient, TestResponse, hex};
+use crate::fixture::{fixture, talk};
 
 fn form(fields: &[(&str, &str)], file: &str) -> String {
     let mut text = String::new();
@@ -21,7 +21,12 @@ fn form(fields: &[(&str, &str)], file: &str) -> String {
 }
 
 /// Posts a form whose policy lets keys below `up/` have 1 to 10 bytes.
-async fn post(signer: &Client, sender: &Client, more: &[(&str, &str)], file: &str) -> Reply {
+async fn post(
+    signer: &TestClient,
+    sender: &TestClient,
+    more: &[(&str, &str)],
+    file: &str,
+) -> TestResponse {
     let credential = format!("{}/{}", signer.access_key(), signer.scope());
     let date = signer.date();
     let policy = format!(
@@ -55,8 +60,8 @@ async fn post(signer: &Client, sender: &Client, more: &[(&str, &str)], file: &st
 #[test]
 fn a_signed_policy_lets_a_form_in() {
     talk(async {
-        let house = house().await;
-        let (owner, nobody) = (&house.owner, &house.nobody);
+        let fixture = fixture().await;
+        let (owner, nobody) = (&fixture.owner, &fixture.nobody);
         let fields = [
             ("key", "up/${filename}"),
             ("x-amz-meta-a", "1"),
@@ -95,7 +100,7 @@ fn a_signed_policy_lets_a_form_in() {
             .await
             .refused_with(400, "EntityTooSmall");
         owner.head("/bucket/up/a").send().await.is(404);
-        let stranger = post(&house.stranger, nobody, &[("key", "up/a")], "x").await;
+        let stranger = post(&fixture.stranger, nobody, &[("key", "up/a")], "x").await;
         stranger.refused_with(403, "AccessDenied");
     });
 }
@@ -103,8 +108,8 @@ fn a_signed_policy_lets_a_form_in() {
 #[test]
 fn a_form_without_a_policy_is_anonymous() {
     talk(async {
-        let house = house().await;
-        let reply = house
+        let fixture = fixture().await;
+        let reply = fixture
             .nobody
             .post("/bucket")
             .header("content-type", "multipart/form-data; boundary=edge")
@@ -112,7 +117,7 @@ fn a_form_without_a_policy_is_anonymous() {
             .send_unsigned()
             .await;
         reply.refused_with(403, "AccessDenied");
-        let broken = house
+        let broken = fixture
             .nobody
             .post("/bucket")
             .header("content-type", "multipart/form-data; boundary=edge")
@@ -124,7 +129,12 @@ fn a_form_without_a_policy_is_anonymous() {
 }
 
 /// Posts a form with a policy of this document, signed as Signature V2 does.
-async fn post_v2(signer: &Client, sender: &Client, policy: &str, more: &[(&str, &str)]) -> Reply {
+async fn post_v2(
+    signer: &TestClient,
+    sender: &TestClient,
+    policy: &str,
+    more: &[(&str, &str)],
+) -> TestResponse {
     let policy = STANDARD.encode(policy);
     let (id, signature) = (signer.access_key(), signer.signature_v2(&policy));
     let mut fields = vec![
@@ -144,8 +154,8 @@ async fn post_v2(signer: &Client, sender: &Client, policy: &str, more: &[(&str, 
 #[test]
 fn policies_are_read_strictly() {
     talk(async {
-        let house = house().await;
-        let (owner, nobody) = (&house.owner, &house.nobody);
+        let fixture = fixture().await;
+        let (owner, nobody) = (&fixture.owner, &fixture.nobody);
         let conditions = r#"[{"bucket":"bucket"},["starts-with","$key","up/"]]"#;
         let with = |expiration: &str, conditions: &str| {
             format!(r#"{{"expiration":"{expiration}","conditions":{conditions}}}"#)
@@ -182,7 +192,7 @@ fn policies_are_read_strictly() {
             let reply = post_v2(owner, nobody, &good, &[sum]).await;
             reply.refused_with(400, "BadDigest");
         }
-        let other = post_v2(&house.stranger, nobody, &good, &[]).await;
+        let other = post_v2(&fixture.stranger, nobody, &good, &[]).await;
         other.refused_with(403, "AccessDenied");
     });
 }

@@ -1,11 +1,11 @@
 //! The IAM API at the same door: users, keys, policies, groups, roles, and who may.
 
-use crate::client::{Client, Reply};
-use crate::house::{house, talk};
+use crate::client::{TestClient, TestResponse};
+use crate::fixture::{fixture, talk};
 
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 
-async fn iam(client: &Client, form: &str) -> Reply {
+async fn iam(client: &TestClient, form: &str) -> TestResponse {
     let client = client.of_service("iam");
     let call = client
         .post("/")
@@ -15,7 +15,7 @@ async fn iam(client: &Client, form: &str) -> Reply {
 }
 
 #[track_caller]
-fn refused(reply: Reply, status: u16, code: &str) {
+fn refused(reply: TestResponse, status: u16, code: &str) {
     let reply = reply.is(status);
     assert_eq!(reply.code(), code, "{}", reply.text());
 }
@@ -23,8 +23,8 @@ fn refused(reply: Reply, status: u16, code: &str) {
 #[test]
 fn users_live_get_keys_and_go() {
     talk(async {
-        let house = house().await;
-        let owner = &house.owner;
+        let fixture = fixture().await;
+        let owner = &fixture.owner;
         let made = iam(owner, "Action=CreateUser&UserName=ann&Path=/team/").await;
         let made = made.is(200);
         let arn = made.element("Arn").expect("an ARN");
@@ -86,15 +86,15 @@ fn users_live_get_keys_and_go() {
 #[test]
 fn accounts_do_not_see_each_other() {
     talk(async {
-        let house = house().await;
-        iam(&house.owner, "Action=CreateUser&UserName=ann")
+        let fixture = fixture().await;
+        iam(&fixture.owner, "Action=CreateUser&UserName=ann")
             .await
             .is(200);
-        let seen = iam(&house.stranger, "Action=ListUsers").await.is(200);
+        let seen = iam(&fixture.stranger, "Action=ListUsers").await.is(200);
         assert!(!seen.elements("UserName").contains(&"ann".to_owned()));
-        let get = iam(&house.stranger, "Action=GetUser&UserName=ann").await;
+        let get = iam(&fixture.stranger, "Action=GetUser&UserName=ann").await;
         refused(get, 404, "NoSuchEntity");
-        let key = iam(&house.stranger, "Action=CreateAccessKey&UserName=ann").await;
+        let key = iam(&fixture.stranger, "Action=CreateAccessKey&UserName=ann").await;
         refused(key, 404, "NoSuchEntity");
     });
 }
@@ -102,8 +102,8 @@ fn accounts_do_not_see_each_other() {
 #[test]
 fn groups_carry_policies_to_their_members() {
     talk(async {
-        let house = house().await;
-        let owner = &house.owner;
+        let fixture = fixture().await;
+        let owner = &fixture.owner;
         let policy = "%7B%22Statement%22%3A%5B%7B%22Effect%22%3A%22Allow%22%2C%22Action%22%3A\
                       %22s3%3A%2A%22%2C%22Resource%22%3A%22%2A%22%7D%5D%7D";
         for form in [
@@ -136,8 +136,8 @@ fn groups_carry_policies_to_their_members() {
 #[test]
 fn what_is_no_call_is_refused_in_words_of_iam() {
     talk(async {
-        let house = house().await;
-        let owner = &house.owner;
+        let fixture = fixture().await;
+        let owner = &fixture.owner;
         refused(iam(owner, "Action=MakeCoffee").await, 400, "InvalidAction");
         refused(
             iam(owner, "Action=CreateUser").await,
@@ -159,9 +159,9 @@ fn what_is_no_call_is_refused_in_words_of_iam() {
             .is(200);
         assert!(providers.element("OpenIDConnectProviderList").is_some());
         // Nobody, a signature for the wrong service, and one over another body.
-        assert_eq!(iam(&house.nobody, "Action=ListUsers").await.status, 403);
+        assert_eq!(iam(&fixture.nobody, "Action=ListUsers").await.status, 403);
         let form = "Action=ListUsers&Version=2010-05-08";
-        let call = |client: &Client| {
+        let call = |client: &TestClient| {
             let client = client.clone();
             async move {
                 let kind = "application/x-www-form-urlencoded; charset=utf-8";
@@ -180,8 +180,8 @@ fn what_is_no_call_is_refused_in_words_of_iam() {
 #[test]
 fn signatures_of_version_2_are_not_taken() {
     talk(async {
-        let house = house().await;
-        let owner = &house.owner;
+        let fixture = fixture().await;
+        let owner = &fixture.owner;
         let id = owner.access_key();
         let date = "Tue, 27 Mar 2007 19:36:42 +0000";
         let signature = owner.signature_v2(&format!("POST\n\n{FORM}\n{date}\n/"));
@@ -190,7 +190,7 @@ fn signatures_of_version_2_are_not_taken() {
         let url = format!("/?AWSAccessKeyId={id}&Signature={presigned}&Expires={expires}");
         for action in ["ListUsers", "GetCallerIdentity"] {
             let call = |url: &str| {
-                let call = house.nobody.post(url).header("content-type", FORM);
+                let call = fixture.nobody.post(url).header("content-type", FORM);
                 call.body(format!("Action={action}"))
             };
             let signed = call("/")

@@ -1,8 +1,8 @@
 //! The IAM API about what comes from elsewhere: OpenID Connect providers, AWS's own policies, roles of the
 //! tenant.
 
-use crate::client::{Client, Reply};
-use crate::house::{house, talk};
+use crate::client::{TestClient, TestResponse};
+use crate::fixture::{fixture, talk};
 
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 const URL: &str = "https%3A%2F%2Fidp.example.org%2Flab";
@@ -10,7 +10,7 @@ const THUMBPRINT: &str = "0123456789abcdef0123456789abcdef01234567";
 const TRUST: &str = "%7B%22Statement%22%3A%7B%22Effect%22%3A%22Allow%22%2C%22Principal%22%3A%7B%22AWS%22%3A\
                      %22%2A%22%7D%2C%22Action%22%3A%22sts%3AAssumeRole%22%7D%7D";
 
-async fn iam(client: &Client, form: &str) -> Reply {
+async fn iam(client: &TestClient, form: &str) -> TestResponse {
     let client = client.of_service("iam");
     let call = client
         .post("/")
@@ -20,12 +20,12 @@ async fn iam(client: &Client, form: &str) -> Reply {
 }
 
 #[track_caller]
-fn refused(reply: Reply, status: u16, code: &str) {
+fn refused(reply: TestResponse, status: u16, code: &str) {
     let reply = reply.is(status);
     assert_eq!(reply.code(), code, "{}", reply.text());
 }
 
-async fn provider(client: &Client) -> String {
+async fn provider(client: &TestClient) -> String {
     let form = format!(
         "Action=CreateOpenIDConnectProvider&Url={URL}&ClientIDList.member.1=one\
          &ClientIDList.member.2=two&ThumbprintList.member.1={THUMBPRINT}"
@@ -37,8 +37,8 @@ async fn provider(client: &Client) -> String {
 #[test]
 fn providers_are_made_changed_and_removed() {
     talk(async {
-        let house = house().await;
-        let owner = &house.owner;
+        let fixture = fixture().await;
+        let owner = &fixture.owner;
         let arn = provider(owner).await;
         assert_eq!(
             arn,
@@ -98,8 +98,8 @@ fn providers_are_made_changed_and_removed() {
 #[test]
 fn providers_are_their_accounts_and_need_its_policies() {
     talk(async {
-        let house = house().await;
-        let arn = provider(&house.owner).await;
+        let fixture = fixture().await;
+        let arn = provider(&fixture.owner).await;
         for action in [
             "GetOpenIDConnectProvider",
             "DeleteOpenIDConnectProvider",
@@ -108,28 +108,28 @@ fn providers_are_their_accounts_and_need_its_policies() {
             "UpdateOpenIDConnectProviderThumbprint",
         ] {
             let form = format!("Action={action}&OpenIDConnectProviderArn={arn}");
-            for other in [&house.stranger, &house.manager] {
+            for other in [&fixture.stranger, &fixture.manager] {
                 refused(iam(other, &form).await, 404, "NoSuchEntity");
             }
         }
         let list = "Action=ListOpenIDConnectProviders";
-        for other in [&house.stranger, &house.manager] {
+        for other in [&fixture.stranger, &fixture.manager] {
             assert!(iam(other, list).await.is(200).elements("Arn").is_empty());
         }
         // Another account, and the tenant, may have one of the same name.
-        assert_ne!(provider(&house.stranger).await, arn);
-        let of_tenant = provider(&house.manager).await;
+        assert_ne!(provider(&fixture.stranger).await, arn);
+        let of_tenant = provider(&fixture.manager).await;
         assert_eq!(of_tenant, "arn:aws:iam:::oidc-provider/idp.example.org/lab");
 
         // Users of the account may what its policies say.
-        iam(&house.owner, "Action=CreateUser&UserName=ann")
+        iam(&fixture.owner, "Action=CreateUser&UserName=ann")
             .await
             .is(200);
-        let key = iam(&house.owner, "Action=CreateAccessKey&UserName=ann").await;
+        let key = iam(&fixture.owner, "Action=CreateAccessKey&UserName=ann").await;
         let key = key.is(200);
         assert!(key.element("CreateDate").is_some());
         let id = key.element("AccessKeyId").expect("an id");
-        let ann = house
+        let ann = fixture
             .owner
             .with_key(&id, &key.element("SecretAccessKey").expect("a secret"));
         let get = format!("Action=GetOpenIDConnectProvider&OpenIDConnectProviderArn={arn}");
@@ -139,7 +139,7 @@ fn providers_are_their_accounts_and_need_its_policies() {
         }
         let policy = "arn:aws:iam::aws:policy/IAMReadOnlyAccess";
         let attach = format!("Action=AttachUserPolicy&UserName=ann&PolicyArn={policy}");
-        iam(&house.owner, &attach).await.is(200);
+        iam(&fixture.owner, &attach).await.is(200);
         for form in [get.as_str(), list] {
             iam(&ann, form).await.is(200);
         }
@@ -150,14 +150,14 @@ fn providers_are_their_accounts_and_need_its_policies() {
 #[test]
 fn a_provider_elsewhere_than_the_administrator_allows_is_refused() {
     talk(async {
-        let house = house().await;
+        let fixture = fixture().await;
         for url in [
             "https%3A%2F%2Fidp.example.net",
             "http%3A%2F%2Flocalhost%3A9001",
             "http%3A%2F%2Fidp.example.org",
         ] {
             let form = format!("Action=CreateOpenIDConnectProvider&Url={url}");
-            refused(iam(&house.manager, &form).await, 400, "ValidationError");
+            refused(iam(&fixture.manager, &form).await, 400, "ValidationError");
         }
     });
 }
@@ -165,8 +165,8 @@ fn a_provider_elsewhere_than_the_administrator_allows_is_refused() {
 #[test]
 fn policies_of_aws_are_there_to_be_attached_and_not_changed() {
     talk(async {
-        let house = house().await;
-        let owner = &house.owner;
+        let fixture = fixture().await;
+        let owner = &fixture.owner;
         let arn = "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess";
         let listed = iam(owner, "Action=ListPolicies&Scope=AWS").await.is(200);
         assert!(listed.elements("Arn").contains(&arn.to_owned()));
@@ -194,7 +194,7 @@ fn policies_of_aws_are_there_to_be_attached_and_not_changed() {
             "DeletePolicyVersion&VersionId=v3",
             "SetDefaultPolicyVersion&VersionId=v3",
         ] {
-            for client in [owner, &house.manager] {
+            for client in [owner, &fixture.manager] {
                 let form = format!("Action={change}&PolicyArn={arn}");
                 refused(iam(client, &form).await, 403, "AccessDenied");
             }
@@ -214,7 +214,7 @@ fn policies_of_aws_are_there_to_be_attached_and_not_changed() {
         ann.get("/bucket").send().await.is(200);
         ann.put("/bucket/k").body("x").send().await.is(403);
         // What an account gives ends with the account.
-        house.stranger.put("/elsewhere").send().await.is(200);
+        fixture.stranger.put("/elsewhere").send().await.is(200);
         ann.get("/elsewhere").send().await.is(403);
         iam(owner, &attach.replace("Attach", "Detach"))
             .await
@@ -228,11 +228,11 @@ fn policies_of_aws_are_there_to_be_attached_and_not_changed() {
 #[test]
 fn who_manages_a_tenant_makes_roles_of_the_tenant() {
     talk(async {
-        let house = house().await;
+        let fixture = fixture().await;
         let create = format!("Action=CreateRole&RoleName=r&AssumeRolePolicyDocument={TRUST}");
         for (client, arn) in [
-            (&house.manager, "arn:aws:iam:::role/r"),
-            (&house.owner, "arn:aws:iam::0000000000000001:role/r"),
+            (&fixture.manager, "arn:aws:iam:::role/r"),
+            (&fixture.owner, "arn:aws:iam::0000000000000001:role/r"),
         ] {
             let made = iam(client, &create).await.is(200);
             assert_eq!(made.element("Arn").as_deref(), Some(arn));
@@ -257,10 +257,12 @@ fn who_manages_a_tenant_makes_roles_of_the_tenant() {
         }
         // A slash leads into no account.
         let other = "Action=GetRole&RoleName=owner%2Fr";
-        refused(iam(&house.manager, other).await, 404, "NoSuchEntity");
-        iam(&house.manager, "Action=DeleteRole&RoleName=r")
+        refused(iam(&fixture.manager, other).await, 404, "NoSuchEntity");
+        iam(&fixture.manager, "Action=DeleteRole&RoleName=r")
             .await
             .is(200);
-        iam(&house.owner, "Action=GetRole&RoleName=r").await.is(200);
+        iam(&fixture.owner, "Action=GetRole&RoleName=r")
+            .await
+            .is(200);
     });
 }

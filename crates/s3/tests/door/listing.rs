@@ -1,9 +1,9 @@
 //! Buckets and listings.
 
-use crate::client::{Client, Reply};
-use crate::house::{house, talk};
+use crate::client::{TestClient, TestResponse};
+use crate::fixture::{fixture, talk};
 
-async fn fill(client: &Client, keys: &[&str]) {
+async fn fill(client: &TestClient, keys: &[&str]) {
     for key in keys {
         client
             .put(&format!("/bucket/{key}"))
@@ -14,11 +14,11 @@ async fn fill(client: &Client, keys: &[&str]) {
     }
 }
 
-fn keys(reply: &Reply) -> Vec<String> {
+fn keys(reply: &TestResponse) -> Vec<String> {
     reply.elements("Key")
 }
 
-fn prefixes(reply: &Reply) -> Vec<String> {
+fn prefixes(reply: &TestResponse) -> Vec<String> {
     reply
         .elements("CommonPrefixes")
         .iter()
@@ -29,14 +29,14 @@ fn prefixes(reply: &Reply) -> Vec<String> {
 #[test]
 fn buckets_live_and_die() {
     talk(async {
-        let house = house().await;
-        let client = &house.owner;
+        let fixture = fixture().await;
+        let client = &fixture.owner;
         client
             .put("/bucket")
             .send()
             .await
             .refused_with(409, "BucketAlreadyOwnedByYou");
-        house
+        fixture
             .stranger
             .put("/bucket")
             .send()
@@ -58,7 +58,7 @@ fn buckets_live_and_die() {
         let some = client.get("/?prefix=se").send().await.is(200);
         assert_eq!(some.elements("Name"), ["second"]);
         assert!(
-            house
+            fixture
                 .stranger
                 .get("/")
                 .send()
@@ -71,7 +71,7 @@ fn buckets_live_and_die() {
         let head = client.head("/bucket").send().await.is(200);
         assert_eq!(head.header("x-amz-bucket-region"), Some("eu-dewar-1"));
         client.head("/none").send().await.is(404);
-        house.stranger.head("/bucket").send().await.is(403);
+        fixture.stranger.head("/bucket").send().await.is(403);
         let place = client.get("/bucket?location").send().await.is(200);
         assert!(
             place.text().contains(">eu-dewar-1</LocationConstraint>"),
@@ -103,7 +103,7 @@ fn buckets_live_and_die() {
 #[test]
 fn buckets_are_made_where_they_are_wanted() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let configured = |place: &str| {
             format!(
                 "<CreateBucketConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
@@ -144,7 +144,7 @@ fn buckets_are_made_where_they_are_wanted() {
 #[test]
 fn keys_come_in_byte_order_with_any_delimiter() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         fill(&client, &["b/c", "b-a", "b", "b/", "a", "%C3%BC", "b/d/e"]).await;
         for target in ["/bucket", "/bucket?list-type=2"] {
             let all = client.get(target).send().await.is(200);
@@ -193,7 +193,7 @@ fn keys_come_in_byte_order_with_any_delimiter() {
 #[test]
 fn pages_join_to_the_whole() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let all = ["a", "b/1", "b/2", "c", "d/1", "e&<"];
         let names: Vec<_> = all
             .iter()
@@ -258,7 +258,7 @@ fn pages_join_to_the_whole() {
 #[test]
 fn both_addressing_styles_lead_to_the_same_bucket() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let host = "bucket.s3.example.org";
         client
             .put("/k")
@@ -287,8 +287,8 @@ fn both_addressing_styles_lead_to_the_same_bucket() {
 #[test]
 fn a_carriage_return_in_a_key_survives_the_document() {
     talk(async {
-        let house = house().await;
-        let client = &house.owner;
+        let fixture = fixture().await;
+        let client = &fixture.owner;
         fill(client, &["a%0D%0Ab%09c"]).await;
         let list = client.get("/bucket?list-type=2").send().await.is(200);
         let text = list.text();
@@ -300,8 +300,8 @@ fn a_carriage_return_in_a_key_survives_the_document() {
 #[test]
 fn control_characters_in_a_key_go_out_as_references() {
     talk(async {
-        let house = house().await;
-        let client = &house.owner;
+        let fixture = fixture().await;
+        let client = &fixture.owner;
         fill(client, &["a%00b", "a%01%1F%EF%BF%BE"]).await;
         for list in ["list-type=2", "prefix=a%01", "versions"] {
             let reply = client.get(&format!("/bucket?{list}")).send().await.is(200);
@@ -327,15 +327,15 @@ fn control_characters_in_a_key_go_out_as_references() {
 #[test]
 fn what_clients_of_ceph_ask_for_is_answered() {
     talk(async {
-        let house = house().await;
-        let client = &house.owner;
+        let fixture = fixture().await;
+        let client = &fixture.owner;
         fill(client, &["a/1", "a/2", "b"]).await;
         let head = client.head("/bucket?read-stats=true").send().await.is(200);
         assert_eq!(head.header("x-rgw-object-count"), Some("3"));
         assert!(head.header("x-rgw-bytes-used").is_some());
         let plain = client.head("/bucket").send().await.is(200);
         assert_eq!(plain.header("x-rgw-object-count"), None);
-        let stranger = house.stranger.head("/bucket?read-stats=true");
+        let stranger = fixture.stranger.head("/bucket?read-stats=true");
         stranger.send().await.is(403);
         let list = client.get("/bucket?allow-unordered=true").send().await;
         assert_eq!(keys(&list.is(200)), ["a/1", "a/2", "b"]);
@@ -349,7 +349,7 @@ fn what_clients_of_ceph_ask_for_is_answered() {
 #[test]
 fn an_empty_token_begins_at_the_beginning() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         fill(&client, &["a", "b"]).await;
         let list = client.get("/bucket?list-type=2&continuation-token=");
         let list = list.send().await.is(200);

@@ -1,24 +1,24 @@
 //! Access control lists that are put back as they were read, as `s3cmd cp` and `s3cmd setacl` do.
 
-use crate::client::Client;
-use crate::house::{House, house, talk};
+use crate::client::TestClient;
+use crate::fixture::{Fixture, fixture, talk};
 
 const OWNER: &str = "0000000000000001";
 const STRANGER: &str = "0000000000000002";
 const UNSUPPORTED: &str = "AccessControlListNotSupported";
 
-async fn enforced() -> House {
-    let house = house().await;
-    let owner = &house.owner;
+async fn enforced() -> Fixture {
+    let fixture = fixture().await;
+    let owner = &fixture.owner;
     owner.put("/bucket/k").body("x").send().await.is(200);
     let controls = "<OwnershipControls><Rule><ObjectOwnership>BucketOwnerEnforced\
                     </ObjectOwnership></Rule></OwnershipControls>";
     let put = owner.put("/bucket?ownershipControls").body(controls);
     put.send().await.is(200);
-    house
+    fixture
 }
 
-async fn read(client: &Client, target: &str) -> String {
+async fn read(client: &TestClient, target: &str) -> String {
     client.get(target).send().await.is(200).text()
 }
 
@@ -45,8 +45,8 @@ fn of_s3cmd(owner: &str, grants: &[(&str, &str)]) -> String {
 #[test]
 fn a_list_that_says_what_is_so_is_taken_where_lists_are_off() {
     talk(async {
-        let house = enforced().await;
-        let owner = &house.owner;
+        let fixture = enforced().await;
+        let owner = &fixture.owner;
         for target in ["/bucket?acl", "/bucket/k?acl"] {
             let before = read(owner, target).await;
             let unnamed = before.replace("<DisplayName>owner</DisplayName>", "<DisplayName/>");
@@ -94,7 +94,7 @@ fn a_list_that_says_what_is_so_is_taken_where_lists_are_off() {
             let theirs = of_s3cmd(STRANGER, &[(STRANGER, "FULL_CONTROL")]);
             owner.put(target).body(theirs).send().await.is(403);
             let text = of_s3cmd(OWNER, &[(OWNER, "FULL_CONTROL")]);
-            house.stranger.put(target).body(text).send().await.is(403);
+            fixture.stranger.put(target).body(text).send().await.is(403);
             assert_eq!(read(owner, target).await, before);
         }
     });
@@ -104,8 +104,8 @@ fn a_list_that_says_what_is_so_is_taken_where_lists_are_off() {
 #[test]
 fn what_others_wrote_before_is_the_bucket_owners_too() {
     talk(async {
-        let house = house().await;
-        let (owner, stranger) = (&house.owner, &house.stranger);
+        let fixture = fixture().await;
+        let (owner, stranger) = (&fixture.owner, &fixture.stranger);
         let open = owner
             .put("/bucket?acl")
             .header("x-amz-acl", "public-read-write");
@@ -126,8 +126,8 @@ fn what_others_wrote_before_is_the_bucket_owners_too() {
 #[test]
 fn lists_that_grant_come_back_as_they_were() {
     talk(async {
-        let house = house().await;
-        let owner = &house.owner;
+        let fixture = fixture().await;
+        let owner = &fixture.owner;
         owner.put("/bucket/k").body("x").send().await.is(200);
         let (read_to, all) = (
             format!("id={STRANGER}"),

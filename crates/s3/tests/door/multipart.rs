@@ -4,8 +4,8 @@ use aws_lc_rs::digest::{SHA256, SHA512, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::client::{Call, Client, Reply, hex};
-use crate::house::{house, talk};
+use crate::client::{TestClient, TestRequest, TestResponse, hex};
+use crate::fixture::{fixture, talk};
 
 const PART: usize = 5 << 20;
 
@@ -15,7 +15,7 @@ fn part(number: u8, len: usize) -> Vec<u8> {
         .collect()
 }
 
-async fn begin(client: &Client, key: &str) -> String {
+async fn begin(client: &TestClient, key: &str) -> String {
     let reply = client
         .post(&format!("/bucket/{key}?uploads"))
         .send()
@@ -24,7 +24,7 @@ async fn begin(client: &Client, key: &str) -> String {
     reply.element("UploadId").expect("an id")
 }
 
-async fn upload(client: &Client, key: &str, id: &str, number: u8, body: &[u8]) -> Reply {
+async fn upload(client: &TestClient, key: &str, id: &str, number: u8, body: &[u8]) -> TestResponse {
     let target = format!("/bucket/{key}?partNumber={number}&uploadId={id}");
     let call = client
         .put(&target)
@@ -45,7 +45,7 @@ fn list(parts: &[(u8, &str)]) -> String {
 #[test]
 fn parts_become_an_object() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let id = begin(&client, "big").await;
         let (first, last) = (part(1, PART), part(2, 1000));
         upload(&client, "big", &id, 1, b"will be replaced")
@@ -125,7 +125,7 @@ fn parts_become_an_object() {
 #[test]
 fn parts_can_be_copied_and_uploads_given_up() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let body = part(9, PART + 100);
         client
             .put("/bucket/source")
@@ -150,7 +150,7 @@ fn parts_can_be_copied_and_uploads_given_up() {
             .send()
             .await
             .refused_with(400, "InvalidArgument");
-        let tag = |reply: &Reply| reply.element("ETag").expect("an ETag");
+        let tag = |reply: &TestResponse| reply.element("ETag").expect("an ETag");
         let xml = list(&[(1, &tag(&one)), (2, &tag(&two))]);
         let finish = format!("/bucket/target?uploadId={id}");
         let absent = client.post(&finish).header("if-none-match", "*").body(&xml);
@@ -193,7 +193,7 @@ fn parts_can_be_copied_and_uploads_given_up() {
 #[test]
 fn composite_checksums_are_over_the_parts() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let begun = client
             .post("/bucket/sum?uploads")
             .header("x-amz-checksum-algorithm", "SHA256")
@@ -252,7 +252,7 @@ fn composite_checksums_are_over_the_parts() {
 #[test]
 fn a_completion_names_the_checksum_of_the_whole() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let begun = client
             .post("/bucket/whole?uploads")
             .header("x-amz-checksum-algorithm", "CRC32")
@@ -283,7 +283,7 @@ fn a_completion_names_the_checksum_of_the_whole() {
 #[test]
 fn a_part_is_shown_with_its_own_checksum() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         for (kind, algorithm) in [("FULL_OBJECT", "CRC32"), ("COMPOSITE", "SHA256")] {
             let begun = client
                 .post("/bucket/parts?uploads")
@@ -319,7 +319,7 @@ fn a_part_is_shown_with_its_own_checksum() {
 #[test]
 fn copied_ranges_lie_within_their_source() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         client.put("/bucket/k").body("12345").send().await.is(200);
         let id = begin(&client, "copy").await;
         let copy = |range: &str| {
@@ -342,7 +342,7 @@ fn copied_ranges_lie_within_their_source() {
 #[test]
 fn uploads_say_how_their_bucket_encrypts() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let begun = client.post("/bucket/k?uploads").send().await.is(200);
         assert_eq!(begun.header("x-amz-server-side-encryption"), None);
         let rule = "<ServerSideEncryptionConfiguration><Rule>\
@@ -360,7 +360,7 @@ fn uploads_say_how_their_bucket_encrypts() {
 #[test]
 fn a_completion_that_is_repeated_must_say_the_same() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let begun = client.post("/bucket/k?uploads");
         let begun = begun.header("x-amz-checksum-algorithm", "CRC32");
         let begun = begun.header("x-amz-checksum-type", "FULL_OBJECT");
@@ -412,7 +412,7 @@ fn a_completion_that_is_repeated_must_say_the_same() {
 }
 
 /// With headers of a customer's key.
-fn sealed<'a>(mut call: Call<'a>, prefix: &str) -> Call<'a> {
+fn sealed<'a>(mut call: TestRequest<'a>, prefix: &str) -> TestRequest<'a> {
     let key = [7; 32];
     for (name, value) in [
         ("algorithm", "AES256".to_owned()),
@@ -431,7 +431,7 @@ const SOURCE: &str = "x-amz-copy-source-";
 #[test]
 fn parts_under_a_customers_key_are_named_by_nothing_that_tells_of_them() {
     talk(async {
-        let client = house().await.owner.over_tls([192, 0, 2, 7], "1.3");
+        let client = fixture().await.owner.over_tls([192, 0, 2, 7], "1.3");
         let begun = client.post("/bucket/k?uploads");
         let begun = begun.header("x-amz-checksum-algorithm", "SHA256");
         let begun = sealed(begun, OBJECT).send().await.is(200);
@@ -504,7 +504,7 @@ fn parts_under_a_customers_key_are_named_by_nothing_that_tells_of_them() {
 }
 
 /// What is told of an object by each way to ask, but for its value in listings.
-async fn told(client: &Client, key: &str, name: &str, sse_c: bool) -> Option<String> {
+async fn told(client: &TestClient, key: &str, name: &str, sse_c: bool) -> Option<String> {
     let with = |call| if sse_c { sealed(call, OBJECT) } else { call };
     let head = client.head(&format!("/bucket/{key}"));
     let head = head.header("x-amz-checksum-mode", "ENABLED");
@@ -524,7 +524,7 @@ async fn told(client: &Client, key: &str, name: &str, sse_c: bool) -> Option<Str
 }
 
 /// Asks for an encryption of what is written.
-fn how<'a>(call: Call<'a>, how: &str) -> Call<'a> {
+fn how<'a>(call: TestRequest<'a>, how: &str) -> TestRequest<'a> {
     match how {
         "plain" => call,
         "dewar" => call.header("x-amz-server-side-encryption", "AES256"),
@@ -535,7 +535,7 @@ fn how<'a>(call: Call<'a>, how: &str) -> Call<'a> {
 #[test]
 fn checksums_of_encrypted_objects_are_told_like_any() {
     talk(async {
-        let client = house().await.owner.over_tls([192, 0, 2, 7], "1.3");
+        let client = fixture().await.owner.over_tls([192, 0, 2, 7], "1.3");
         for from in ["plain", "dewar", "customer"] {
             // One piece with a SHA-256, and two parts with one over theirs.
             let put = client.put("/bucket/one").body("hello");
@@ -619,7 +619,7 @@ fn checksums_of_encrypted_objects_are_told_like_any() {
 #[test]
 fn uploads_tell_when_they_are_given_up() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let begun = client.post("/bucket/tmp/k?uploads").send().await.is(200);
         assert_eq!(begun.header("x-amz-abort-date"), None);
         let rule = |id: &str, prefix: &str, status: &str, days: u32| {
@@ -660,7 +660,7 @@ fn uploads_tell_when_they_are_given_up() {
 #[test]
 fn uploads_are_listed_with_the_class_of_their_object() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         for class in ["COLD", "STANDARD"] {
             let begun = client.post("/bucket/k?uploads");
             let begun = begun.header("x-amz-storage-class", class);
@@ -680,7 +680,7 @@ fn uploads_are_listed_with_the_class_of_their_object() {
 #[test]
 fn a_composite_checksum_may_come_without_the_number_of_parts() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let target = "/bucket/sum?uploads";
         let call = client
             .post(target)
@@ -740,7 +740,7 @@ fn a_composite_checksum_may_come_without_the_number_of_parts() {
 #[test]
 fn algorithms_that_do_not_combine_are_over_parts() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         for algorithm in ["MD5", "SHA512", "XXHASH64", "XXHASH3", "XXHASH128"] {
             let begin = |kind: &'static str| {
                 let call = client.post("/bucket/k?uploads");

@@ -1,6 +1,6 @@
 //! Objects: put, get, head, delete, copy, rename.
 
-use crate::house::{house, talk};
+use crate::fixture::{fixture, talk};
 
 /// More than a stripe, not a multiple of anything.
 fn large() -> Vec<u8> {
@@ -12,7 +12,7 @@ fn large() -> Vec<u8> {
 #[test]
 fn what_goes_in_comes_out() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         for (key, body) in [
             ("small", b"hello".to_vec()),
             ("empty", Vec::new()),
@@ -85,7 +85,7 @@ fn what_goes_in_comes_out() {
 #[test]
 fn an_etag_is_the_md5() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let put = client.put("/bucket/k").body("hello").send().await.is(200);
         assert_eq!(
             put.header("etag"),
@@ -97,7 +97,7 @@ fn an_etag_is_the_md5() {
 #[test]
 fn ranges_are_what_was_asked_for() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let body = large();
         client.put("/bucket/k").body(&body).send().await.is(200);
         let size = body.len();
@@ -174,7 +174,7 @@ fn ranges_are_what_was_asked_for() {
 #[test]
 fn a_range_of_what_the_client_does_not_hold_is_the_whole() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let body = large();
         client.put("/bucket/k").body("older").send().await.is(200);
         let old = client.head("/bucket/k").send().await.is(200);
@@ -224,7 +224,7 @@ fn a_range_of_what_the_client_does_not_hold_is_the_whole() {
 #[test]
 fn answers_can_be_given_other_headers() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         client.put("/bucket/k").body("x").send().await.is(200);
         let target = "/bucket/k?response-content-type=text%2Fcsv&\
                       response-content-disposition=attachment%3B%20filename%3D%22a.csv%22";
@@ -243,7 +243,7 @@ fn answers_can_be_given_other_headers() {
 #[test]
 fn conditions_on_writes_hold() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let k = "/bucket/k";
         client
             .put(k)
@@ -303,7 +303,7 @@ fn conditions_on_writes_hold() {
 #[test]
 fn conditions_on_reads_hold() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let k = "/bucket/k";
         let put = client.put(k).header("cache-control", "max-age=5").body("a");
         let put = put.header("expires", "tomorrow").send().await.is(200);
@@ -375,7 +375,7 @@ fn conditions_on_reads_hold() {
 #[test]
 fn copies_share_or_replace_attributes() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let body = large();
         let put = client
             .put("/bucket/source%20one")
@@ -439,7 +439,7 @@ fn copies_share_or_replace_attributes() {
 #[test]
 fn renames_move_names_only() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         client.put("/bucket/dir/a").body("1").send().await.is(200);
         client.put("/bucket/dir/b").body("2").send().await.is(200);
         let rename = |to: &str, from: &str| {
@@ -472,7 +472,7 @@ fn renames_move_names_only() {
 #[test]
 fn renames_are_judged_by_all_their_conditions() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         const PAST: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
         const FUTURE: &str = "Sun, 06 Nov 2094 08:49:37 GMT";
         let put = |key: &'static str, body: &'static str| {
@@ -546,7 +546,7 @@ fn renames_are_judged_by_all_their_conditions() {
 #[test]
 fn many_are_deleted_at_once() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         for key in ["a", "b", "c%26d"] {
             client
                 .put(&format!("/bucket/{key}"))
@@ -608,8 +608,8 @@ fn many_are_deleted_at_once() {
 #[test]
 fn a_presigned_url_is_enough() {
     talk(async {
-        let house = house().await;
-        let client = &house.owner;
+        let fixture = fixture().await;
+        let client = &fixture.owner;
         client
             .put("/bucket/k")
             .without("content-length")
@@ -628,7 +628,7 @@ fn a_presigned_url_is_enough() {
         let other = client.get("/bucket/k").presigned(60);
         let other = other.header("x-amz-acl", "private").send_unsigned().await;
         other.refused_with(403, "AccessDenied");
-        let stranger = house
+        let stranger = fixture
             .stranger
             .get("/bucket/k")
             .presigned(60)
@@ -655,19 +655,19 @@ fn a_presigned_url_is_enough() {
 #[test]
 fn what_cannot_be_read_is_said_and_never_cut_short() {
     talk(async {
-        let house = house().await;
-        let client = &house.owner;
+        let fixture = fixture().await;
+        let client = &fixture.owner;
         client.put("/bucket/k").body(large()).send().await.is(200);
-        house.lose_disks(2);
+        fixture.lose_disks(2);
         assert!(client.get("/bucket/k").send().await.is(200).body == large());
-        house.lose_disks(3);
+        fixture.lose_disks(3);
         let reply = client.get("/bucket/k").send().await;
         let reply = reply.refused_with(503, "ServiceUnavailable");
         assert!(reply.header("retry-after").is_some());
-        house.lose_disks(4);
+        fixture.lose_disks(4);
         let put = client.put("/bucket/new").body(large()).send().await;
         put.refused_with(503, "ServiceUnavailable");
-        house.lose_disks(0);
+        fixture.lose_disks(0);
         assert!(client.get("/bucket/k").send().await.is(200).body == large());
         client.head("/bucket/new").send().await.is(404);
     });
@@ -677,8 +677,8 @@ fn what_cannot_be_read_is_said_and_never_cut_short() {
 #[test]
 fn presigned_urls_of_version_2_are_taken() {
     talk(async {
-        let house = house().await;
-        let client = &house.owner;
+        let fixture = fixture().await;
+        let client = &fixture.owner;
         client.put("/bucket/k").body("old").send().await.is(200);
         let expires = client.date().secs() + 60;
         let url = |method: &str, path: &str, query: &str| {
@@ -691,13 +691,13 @@ fn presigned_urls_of_version_2_are_taken() {
             )
         };
         let get = url("GET", "/bucket/k", "");
-        let reply = house.nobody.get(&get).send_unsigned().await.is(200);
+        let reply = fixture.nobody.get(&get).send_unsigned().await.is(200);
         assert_eq!(reply.body, "old");
         let typed = url("GET", "/bucket/k", "?response-content-type=a/b");
-        let reply = house.nobody.get(&typed).send_unsigned().await.is(200);
+        let reply = fixture.nobody.get(&typed).send_unsigned().await.is(200);
         assert_eq!(reply.header("content-type"), Some("a/b"));
         let put = url("PUT", "/bucket/k", "");
-        let reply = house.nobody.put(&put).body("new").send_unsigned().await;
+        let reply = fixture.nobody.put(&put).body("new").send_unsigned().await;
         reply.is(200);
 
         for slash in ["", "/"] {
@@ -707,19 +707,23 @@ fn presigned_urls_of_version_2_are_taken() {
                 client.access_key(),
                 client.sign_v2(&text)
             );
-            let reply = house.nobody.get(&list).send_unsigned().await.is(200);
+            let reply = fixture.nobody.get(&list).send_unsigned().await.is(200);
             assert_eq!(reply.elements("Key"), ["k"]);
         }
 
-        let other = house.nobody.delete(&get).send_unsigned().await;
+        let other = fixture.nobody.delete(&get).send_unsigned().await;
         other.refused_with(403, "SignatureDoesNotMatch");
-        let more = house.nobody.get(&format!("{get}&attributes"));
+        let more = fixture.nobody.get(&format!("{get}&attributes"));
         more.send_unsigned().await.refused_with(403, "AccessDenied");
-        let more = house.nobody.get(&format!("{get}&acl"));
+        let more = fixture.nobody.get(&format!("{get}&acl"));
         more.send_unsigned()
             .await
             .refused_with(403, "SignatureDoesNotMatch");
-        let acl = house.nobody.put(&put).header("x-amz-meta-a", "1").body("x");
+        let acl = fixture
+            .nobody
+            .put(&put)
+            .header("x-amz-meta-a", "1")
+            .body("x");
         acl.send_unsigned()
             .await
             .refused_with(403, "SignatureDoesNotMatch");
@@ -729,8 +733,8 @@ fn presigned_urls_of_version_2_are_taken() {
 #[test]
 fn headers_of_version_2_are_taken() {
     talk(async {
-        let house = house().await;
-        let (client, nobody) = (&house.owner, &house.nobody);
+        let fixture = fixture().await;
+        let (client, nobody) = (&fixture.owner, &fixture.nobody);
         let http_date = |secs: u64| {
             let when = time::OffsetDateTime::from_unix_timestamp(secs.cast_signed());
             let format = time::format_description::well_known::Rfc2822;

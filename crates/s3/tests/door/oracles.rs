@@ -1,23 +1,23 @@
 //! Who lacks the right to know learns nothing about what exists: every answer about a key that is
 //! there, one that never was and one behind a delete marker is the same.
 
-use crate::client::{Client, Reply};
-use crate::house::{House, house, talk};
+use crate::client::{TestClient, TestResponse};
+use crate::fixture::{Fixture, fixture, talk};
 
 const STRANGER: &str = r#"{"AWS":"0000000000000002"}"#;
 const ETAG: &str = "\"5ebe2294ecd0e0f08eab7690d2a6ee69\"";
 
-async fn allow(house: &House, actions: &str) {
+async fn allow(fixture: &Fixture, actions: &str) {
     let text = format!(
         r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Principal":{STRANGER},
         "Action":[{actions}],"Resource":["arn:aws:s3:::bucket","arn:aws:s3:::bucket/*"]}}]}}"#
     );
-    let put = house.owner.put("/bucket?policy").body(text);
+    let put = fixture.owner.put("/bucket?policy").body(text);
     put.send().await.is(204);
 }
 
 /// What a stranger is told, apart from ids.
-fn told(reply: &Reply) -> (u16, String, Option<String>, Option<String>) {
+fn told(reply: &TestResponse) -> (u16, String, Option<String>, Option<String>) {
     let header = |name| reply.header(name).map(str::to_owned);
     let (marker, version) = ("x-amz-delete-marker", "x-amz-version-id");
     (reply.status, reply.code(), header(marker), header(version))
@@ -25,9 +25,9 @@ fn told(reply: &Reply) -> (u16, String, Option<String>, Option<String>) {
 
 /// A bucket with versions: `k` is there, `gone` is behind a marker. Gives the marker's id and that of
 /// what is behind it.
-async fn furnished() -> (House, String, String) {
-    let house = house().await;
-    let owner = &house.owner;
+async fn furnished() -> (Fixture, String, String) {
+    let fixture = fixture().await;
+    let owner = &fixture.owner;
     let on = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
     owner
         .put("/bucket?versioning")
@@ -42,11 +42,11 @@ async fn furnished() -> (House, String, String) {
     let before = before.header("x-amz-version-id").expect("an id").to_owned();
     let gone = owner.delete("/bucket/gone").send().await.is(204);
     let marker = gone.header("x-amz-version-id").expect("an id").to_owned();
-    (house, marker, before)
+    (fixture, marker, before)
 }
 
 /// Requests about a key that only look.
-async fn looks(client: &Client, key: &str) -> Vec<(String, Reply)> {
+async fn looks(client: &TestClient, key: &str) -> Vec<(String, TestResponse)> {
     let mut replies = Vec::new();
     for (method, what) in [
         ("GET", ""),
@@ -75,7 +75,7 @@ async fn looks(client: &Client, key: &str) -> Vec<(String, Reply)> {
 }
 
 /// Of two keys nothing different is told.
-async fn same(client: &Client, one: &str, other: &str) {
+async fn same(client: &TestClient, one: &str, other: &str) {
     let (one, other) = (looks(client, one).await, looks(client, other).await);
     for ((what, one), (_, other)) in one.iter().zip(&other) {
         assert_eq!(told(one), told(other), "{what}");
@@ -85,15 +85,15 @@ async fn same(client: &Client, one: &str, other: &str) {
 #[test]
 fn who_may_read_but_not_list_is_told_nothing_of_markers() {
     talk(async {
-        let (house, marker, _) = furnished().await;
-        let stranger = &house.stranger;
+        let (fixture, marker, _) = furnished().await;
+        let stranger = &fixture.stranger;
         stranger.put("/theirs").send().await.is(200);
         for actions in [
             r#""s3:GetObjectTorrent""#,
             r#""s3:GetObject","s3:GetObjectVersion""#,
             r#""s3:PutObject","s3:DeleteObject""#,
         ] {
-            allow(&house, actions).await;
+            allow(&fixture, actions).await;
             same(stranger, "gone", "none").await;
             let named = format!("gone?versionId={marker}");
             let named = stranger.get(&format!("/bucket/{named}")).send().await;
@@ -102,7 +102,7 @@ fn who_may_read_but_not_list_is_told_nothing_of_markers() {
             assert_eq!(named.status, 403);
         }
         // The owner is told.
-        let gone = house.owner.get("/bucket/gone").send().await.is(404);
+        let gone = fixture.owner.get("/bucket/gone").send().await.is(404);
         assert_eq!(gone.header("x-amz-delete-marker"), Some("true"));
         assert_eq!(gone.header("x-amz-version-id"), Some(marker.as_str()));
     });
@@ -112,10 +112,10 @@ fn who_may_read_but_not_list_is_told_nothing_of_markers() {
 #[test]
 fn who_may_only_list_keys_is_told_nothing_of_versions() {
     talk(async {
-        let (house, marker, before) = furnished().await;
-        let stranger = &house.stranger;
+        let (fixture, marker, before) = furnished().await;
+        let stranger = &fixture.stranger;
         stranger.put("/theirs").send().await.is(200);
-        allow(&house, r#""s3:ListBucket""#).await;
+        allow(&fixture, r#""s3:ListBucket""#).await;
         same(stranger, "gone", "none").await;
         stranger.get("/bucket/gone").send().await.is(404);
         let version = |id: &str| stranger.get(&format!("/bucket/gone?versionId={id}"));
@@ -131,7 +131,7 @@ fn who_may_only_list_keys_is_told_nothing_of_versions() {
             r#""s3:ListBucket","s3:ListBucketVersions""#,
             r#""s3:ListBucket","s3:GetObject","s3:GetObjectVersion""#,
         ] {
-            allow(&house, actions).await;
+            allow(&fixture, actions).await;
             let gone = stranger.get("/bucket/gone").send().await.is(404);
             assert_eq!(gone.header("x-amz-version-id"), Some(marker.as_str()));
             let named = version(&marker).send().await.is(405);
@@ -148,9 +148,9 @@ fn who_may_only_list_keys_is_told_nothing_of_versions() {
 #[test]
 fn conditions_of_writes_are_no_way_to_read() {
     talk(async {
-        let (house, ..) = furnished().await;
-        let stranger = &house.stranger;
-        allow(&house, r#""s3:PutObject","s3:DeleteObject""#).await;
+        let (fixture, ..) = furnished().await;
+        let stranger = &fixture.stranger;
+        allow(&fixture, r#""s3:PutObject","s3:DeleteObject""#).await;
         let right = ("if-match", ETAG);
         let wrong = ("if-match", "\"00000000000000000000000000000000\"");
         let other = ("if-none-match", ETAG);
@@ -174,12 +174,12 @@ fn conditions_of_writes_are_no_way_to_read() {
                 );
             }
         }
-        let kept = house.owner.get("/bucket/k").send().await.is(200);
+        let kept = fixture.owner.get("/bucket/k").send().await.is(200);
         assert_eq!(kept.text(), "secret");
         // That nothing shall have the name needs no more than writing, and reading opens the rest.
         let new = stranger.put("/bucket/new").body("x");
         new.header("if-none-match", "*").send().await.is(200);
-        allow(&house, r#""s3:PutObject","s3:GetObject""#).await;
+        allow(&fixture, r#""s3:PutObject","s3:GetObject""#).await;
         let put = stranger.put("/bucket/k").body("y");
         put.header(wrong.0, wrong.1).send().await.is(412);
         let put = stranger.put("/bucket/k").body("y");

@@ -1,11 +1,11 @@
 //! Every way to send a body.
 
-use crate::client::{Client, hex, sha256};
-use crate::house::{house, talk};
+use crate::client::{TestClient, hex, sha256};
+use crate::fixture::{fixture, talk};
 
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-async fn holds(client: &Client, key: &str, body: &[u8]) {
+async fn holds(client: &TestClient, key: &str, body: &[u8]) {
     let get = client.get(&format!("/bucket/{key}")).send().await.is(200);
     assert_eq!(get.body, body);
 }
@@ -13,7 +13,7 @@ async fn holds(client: &Client, key: &str, body: &[u8]) {
 #[test]
 fn a_signed_digest_must_be_that_of_the_body() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let call = client.put("/bucket/k").body("hello");
         let reply = call.send_with_body(b"hellO").await;
         reply.refused_with(400, "XAmzContentSHA256Mismatch");
@@ -31,7 +31,7 @@ fn a_signed_digest_must_be_that_of_the_body() {
 #[test]
 fn checksums_in_headers_are_verified_and_kept() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         for (name, value) in [
             ("crc32", "NhCmhg=="),
             ("crc32c", "mnG7TA=="),
@@ -113,7 +113,7 @@ fn checksums_in_headers_are_verified_and_kept() {
 #[test]
 fn unsigned_trailers_as_sdks_send_them() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let call = |trailer: &str, decoded: Option<&str>| {
             let mut call = client
                 .put("/bucket/t")
@@ -172,7 +172,7 @@ fn unsigned_trailers_as_sdks_send_them() {
 }
 
 /// Chunks of four bytes, signed one after the other.
-fn chunks(client: &Client, seed: &str, body: &[u8], trailer: Option<&str>) -> Vec<u8> {
+fn chunks(client: &TestClient, seed: &str, body: &[u8], trailer: Option<&str>) -> Vec<u8> {
     let key = client.signing_key();
     let context = format!("{}\n{}\n", client.date().as_str(), client.scope());
     let mut previous = seed.to_owned();
@@ -204,7 +204,7 @@ fn chunks(client: &Client, seed: &str, body: &[u8], trailer: Option<&str>) -> Ve
 #[test]
 fn signed_chunks_with_and_without_trailers() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let trailer = "x-amz-checksum-crc32:NhCmhg==";
         for (mode, trailer) in [
             ("STREAMING-AWS4-HMAC-SHA256-PAYLOAD", None),
@@ -245,7 +245,7 @@ fn signed_chunks_with_and_without_trailers() {
 #[test]
 fn lengths_are_needed_and_kept() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let none = client
             .put("/bucket/k")
             .without("content-length")

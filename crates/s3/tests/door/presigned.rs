@@ -1,7 +1,7 @@
 //! Presigned addresses with headers among their parameters.
 
-use crate::client::{Client, Reply};
-use crate::house::{house, talk};
+use crate::client::{TestClient, TestResponse};
+use crate::fixture::{fixture, talk};
 
 /// CRC-32 and SHA-256 of `hello`.
 const CRC32: &str = "NhCmhg%3D%3D";
@@ -9,7 +9,7 @@ const SHA256: &str = "LPJNul%2Bwow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ%3D";
 /// MD5 of `hello`.
 const MD5: &str = "XUFAKrxLKna5cZ2REBfFkg%3D%3D";
 
-async fn put(client: &Client, query: &str, body: &str) -> Reply {
+async fn put(client: &TestClient, query: &str, body: &str) -> TestResponse {
     let target = format!("/bucket/k?{query}");
     let call = client.put(&target).without("content-length").presigned(60);
     call.body(body).send_unsigned().await
@@ -18,7 +18,7 @@ async fn put(client: &Client, query: &str, body: &str) -> Reply {
 #[test]
 fn a_checksum_in_the_address_is_held_against_the_body() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         for (query, header) in [
             (
                 format!("x-amz-checksum-crc32={CRC32}&x-amz-sdk-checksum-algorithm=CRC32"),
@@ -54,7 +54,7 @@ fn a_checksum_in_the_address_is_held_against_the_body() {
 #[test]
 fn the_checksum_of_no_body_stands_for_none() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         for query in [
             "x-amz-checksum-crc32=AAAAAA%3D%3D&x-amz-sdk-checksum-algorithm=CRC32",
             "x-amz-checksum-crc64nvme=AAAAAAAAAAA%3D",
@@ -70,7 +70,7 @@ fn the_checksum_of_no_body_stands_for_none() {
 #[test]
 fn what_an_address_says_counts_as_headers_do() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let query = "x-amz-tagging=a%3D1&X-Amz-Meta-Name=n%C3%A4me&x-amz-acl=private\
                      &x-amz-server-side-encryption=AES256";
         put(&client, query, "hello").await.is(200);
@@ -98,7 +98,7 @@ fn what_an_address_says_counts_as_headers_do() {
 #[test]
 fn a_header_may_repeat_the_address_and_not_contradict_it() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let both = |value: &str| {
             let call = client
                 .put("/bucket/k?x-amz-meta-a=1")

@@ -1,20 +1,20 @@
 //! Everything that must be refused, and how.
 
 use crate::client::hex;
-use crate::house::{house, talk};
+use crate::fixture::{fixture, talk};
 
 #[test]
 fn nobody_gets_in() {
     talk(async {
-        let house = house().await;
-        house
+        let fixture = fixture().await;
+        fixture
             .owner
             .put("/bucket/k")
             .body("secret")
             .send()
             .await
             .is(200);
-        for client in [&house.nobody, &house.stranger] {
+        for client in [&fixture.nobody, &fixture.stranger] {
             client
                 .get("/bucket/k")
                 .send()
@@ -62,7 +62,7 @@ fn nobody_gets_in() {
                 .header("x-amz-copy-source", "bucket/k");
             copy.send().await.refused_with(403, "AccessDenied");
         }
-        let nobody = &house.nobody;
+        let nobody = &fixture.nobody;
         let none = nobody.get("/").send().await.is(200);
         assert!(!none.text().contains("<Bucket>"));
         nobody
@@ -84,8 +84,8 @@ fn nobody_gets_in() {
 #[test]
 fn broken_signatures_are_told_apart() {
     talk(async {
-        let house = house().await;
-        let client = &house.owner;
+        let fixture = fixture().await;
+        let client = &fixture.owner;
         let (mut request, _) = client.get("/bucket").signed();
         *request.uri_mut() = "/bucket?delimiter=/".parse().expect("a URI");
         let reply = client.send(request, 100).await;
@@ -134,7 +134,7 @@ fn broken_signatures_are_told_apart() {
 #[test]
 fn unknown_sub_resources_never_fall_through() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         client.put("/bucket/k").body("x").send().await.is(200);
         for (method, target) in [
             ("GET", "/bucket?unknown"),
@@ -176,7 +176,7 @@ fn unknown_sub_resources_never_fall_through() {
 #[test]
 fn what_is_not_kept_is_answered_as_s3_does() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         client.put("/bucket/k").body("x").send().await.is(200);
         for (name, code) in [
             ("policy", "NoSuchBucketPolicy"),
@@ -222,7 +222,7 @@ fn what_is_not_kept_is_answered_as_s3_does() {
 #[test]
 fn promises_that_cannot_be_kept_are_not_made() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         for (name, value, status, code) in [
             (
                 "x-amz-server-side-encryption",
@@ -294,7 +294,7 @@ fn promises_that_cannot_be_kept_are_not_made() {
 #[test]
 fn hostile_addresses_get_an_answer() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let long = format!("/bucket/{}", "k".repeat(1025));
         client
             .get(&long)
@@ -325,7 +325,7 @@ fn hostile_addresses_get_an_answer() {
 #[test]
 fn a_request_names_one_host() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         let hosts: [&[&str]; 3] = [&[], &["s3.example.org", "bucket.localhost"], &["a", "a"]];
         for hosts in hosts {
             let (mut request, _) = client.get("/bucket").signed();
@@ -349,10 +349,10 @@ fn a_request_names_one_host() {
 #[test]
 fn nobody_has_large_documents_read() {
     talk(async {
-        let house = house().await;
+        let fixture = fixture().await;
         let garbage = "x".repeat(20 * 1024);
         for target in ["/bucket?delete", "/bucket/key?uploadId=a"] {
-            let call = house.nobody.post(target).body(&*garbage);
+            let call = fixture.nobody.post(target).body(&*garbage);
             let md5 = "mZFLkyvTelC5g8XnyQrpOw==";
             let reply = call.header("content-md5", md5).send().await;
             reply.refused_with(403, "AccessDenied");

@@ -1,16 +1,16 @@
 //! Versions over the wire: kept, named, marked, listed, deleted.
 
-use crate::client::{Client, Reply};
-use crate::house::{house, talk};
+use crate::client::{TestClient, TestResponse};
+use crate::fixture::{fixture, talk};
 
-async fn set(owner: &Client, status: &str) {
+async fn set(owner: &TestClient, status: &str) {
     let xml =
         format!("<VersioningConfiguration><Status>{status}</Status></VersioningConfiguration>");
     let put = owner.put("/bucket?versioning").body(xml);
     put.send().await.is(200);
 }
 
-async fn put(owner: &Client, key: &str, body: &str) -> Reply {
+async fn put(owner: &TestClient, key: &str, body: &str) -> TestResponse {
     owner
         .put(&format!("/bucket/{key}"))
         .body(body)
@@ -19,14 +19,14 @@ async fn put(owner: &Client, key: &str, body: &str) -> Reply {
         .is(200)
 }
 
-fn version(reply: &Reply) -> String {
+fn version(reply: &TestResponse) -> String {
     reply.header("x-amz-version-id").expect("an id").to_owned()
 }
 
 #[test]
 fn versioning_is_off_until_it_is_set() {
     talk(async {
-        let owner = house().await.owner;
+        let owner = fixture().await.owner;
         let off = owner.get("/bucket?versioning").send().await.is(200);
         assert_eq!(off.element("Status"), None);
         let plain = put(&owner, "k", "a").await;
@@ -55,7 +55,7 @@ fn versioning_is_off_until_it_is_set() {
 #[test]
 fn versions_are_read_by_their_ids_and_markers_hide_them() {
     talk(async {
-        let owner = house().await.owner;
+        let owner = fixture().await.owner;
         set(&owner, "Enabled").await;
         let first = version(&put(&owner, "a/k", "one").await);
         let second = version(&put(&owner, "a/k", "second").await);
@@ -124,7 +124,7 @@ fn versions_are_read_by_their_ids_and_markers_hide_them() {
 #[test]
 fn listings_page_through_versions() {
     talk(async {
-        let owner = house().await.owner;
+        let owner = fixture().await.owner;
         set(&owner, "Enabled").await;
         let mut expected = Vec::new();
         for key in ["a&", "b/1", "b/2", "c"] {
@@ -192,7 +192,7 @@ fn listings_page_through_versions() {
 #[test]
 fn many_versions_go_at_once() {
     talk(async {
-        let owner = house().await.owner;
+        let owner = fixture().await.owner;
         set(&owner, "Enabled").await;
         let mut xml = String::from("<Delete>");
         for key in ["a", "b"] {

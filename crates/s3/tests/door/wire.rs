@@ -10,11 +10,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-use crate::client::Client;
-use crate::house::{house, talk};
+use crate::client::TestClient;
+use crate::fixture::{fixture, talk};
 
 /// A connection to the door.
-fn connect(client: &Client) -> DuplexStream {
+fn connect(client: &TestClient) -> DuplexStream {
     let (near, far) = tokio::io::duplex(64 * 1024);
     let door = client.door();
     let service = service_fn(move |request: Request<Incoming>| {
@@ -72,9 +72,9 @@ async fn body(stream: &mut DuplexStream, head: &str) -> Vec<u8> {
 #[test]
 fn a_body_is_asked_for_only_when_it_is_wanted() {
     talk(async {
-        let house = house().await;
+        let fixture = fixture().await;
         let body_text = [b'x'; 10_000];
-        for (client, wanted) in [(&house.owner, true), (&house.stranger, false)] {
+        for (client, wanted) in [(&fixture.owner, true), (&fixture.stranger, false)] {
             let mut stream = connect(client);
             let call = client.put("/bucket/k").header("expect", "100-continue");
             let (request, _) = call.body(body_text).signed();
@@ -98,7 +98,7 @@ fn a_body_is_asked_for_only_when_it_is_wanted() {
 #[test]
 fn one_connection_serves_many_requests() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         client
             .put("/bucket/k")
             .body("twelve bytes")
@@ -151,7 +151,7 @@ fn one_connection_serves_many_requests() {
 #[test]
 fn an_upload_that_breaks_off_was_never_there() {
     talk(async {
-        let client = house().await.owner;
+        let client = fixture().await.owner;
         client.put("/bucket/k").body("old").send().await.is(200);
         for sent in [0, 1, 9_999] {
             let mut stream = connect(&client);

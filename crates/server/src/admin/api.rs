@@ -18,12 +18,12 @@ use super::upkeep::{
     FsckInfo, LedgerInfo, RepairInfo, ScrubInfo,
 };
 use crate::audit::AuditLog;
-use crate::trouble::Trouble;
+use crate::health::HealthIssue;
 
 /// Whether a user or a key may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum AccountState {
     /// It may.
     Enabled,
     /// It keeps what it owns and may do nothing.
@@ -71,7 +71,7 @@ pub struct UserInfo {
     /// Whether it manages the users and policies of its tenant.
     pub tenant_admin: bool,
     /// Whether it may do anything.
-    pub state: State,
+    pub state: AccountState,
     /// When it was added, RFC 3339 in UTC.
     pub created: String,
 }
@@ -109,16 +109,16 @@ pub struct KeyInfo {
     /// Whose key it is.
     pub user: String,
     /// Whether it may be used.
-    pub state: State,
+    pub state: AccountState,
     /// Whether its user may do anything: a key of a disabled user does not work.
-    pub user_state: State,
+    pub user_state: AccountState,
     /// When it was added, RFC 3339 in UTC.
     pub created: String,
 }
 
 /// A part of a list in the order of names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Page<T> {
+pub struct ListPage<T> {
     /// The items, at most some thousand.
     pub items: Vec<T>,
     /// Where the next page begins, if there is one: the `after` to ask for.
@@ -146,7 +146,7 @@ pub struct Status {
     pub doors: Vec<DoorStatus>,
     /// What is wrong with what doors depend on.
     #[serde(default)]
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<HealthIssue>,
     /// Third-party copies to this server that are under way.
     pub copies: u64,
     /// Uploads in parts that are not completed yet.
@@ -340,7 +340,7 @@ pub enum Request {
         /// Its name.
         name: String,
         /// What it shall be.
-        state: State,
+        state: AccountState,
     },
     /// Add an access key.
     KeyAdd(KeyAdd),
@@ -361,7 +361,7 @@ pub enum Request {
         /// Its public half.
         access_key: String,
         /// What it shall be.
-        state: State,
+        state: AccountState,
     },
 }
 
@@ -394,13 +394,13 @@ pub enum Reply {
     /// A user, as it is now.
     User(UserInfo),
     /// A page of users.
-    Users(Page<UserInfo>),
+    Users(ListPage<UserInfo>),
     /// A key that was just made.
     NewKey(NewKey),
     /// A key, as it is now.
     Key(KeyInfo),
     /// A page of keys.
-    Keys(Page<KeyInfo>),
+    Keys(ListPage<KeyInfo>),
     /// About policies and groups.
     Identity(IdentityReply),
     /// About issuers of tokens, roles and sessions.
@@ -561,19 +561,19 @@ pub trait AdminApi: Send + Sync {
     /// Adds a user.
     async fn user_add(&self, request: UserAdd) -> Result<UserInfo>;
     /// Users after a name.
-    async fn user_list(&self, after: Option<&str>) -> Result<Page<UserInfo>>;
+    async fn user_list(&self, after: Option<&str>) -> Result<ListPage<UserInfo>>;
     /// Removes a user who owns no bucket, with all keys.
     async fn user_remove(&self, name: &str) -> Result<()>;
     /// Disables or enables a user.
-    async fn user_set(&self, name: &str, state: State) -> Result<UserInfo>;
+    async fn user_set(&self, name: &str, state: AccountState) -> Result<UserInfo>;
     /// Adds an access key; durable when this returns.
     async fn key_add(&self, request: KeyAdd) -> Result<NewKey>;
     /// Keys, of one user or all, after one.
-    async fn key_list(&self, user: Option<&str>, after: Option<&str>) -> Result<Page<KeyInfo>>;
+    async fn key_list(&self, user: Option<&str>, after: Option<&str>) -> Result<ListPage<KeyInfo>>;
     /// Removes an access key.
     async fn key_remove(&self, access_key: &str) -> Result<()>;
     /// Disables or enables an access key.
-    async fn key_set(&self, access_key: &str, state: State) -> Result<KeyInfo>;
+    async fn key_set(&self, access_key: &str, state: AccountState) -> Result<KeyInfo>;
 }
 
 /// Hands a request to the method it is for.

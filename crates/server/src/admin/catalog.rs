@@ -12,14 +12,14 @@ pub struct BackupInfo {
     /// Bytes copied so far.
     pub copied_bytes: u64,
     /// What it is.
-    pub taken: Option<TakenInfo>,
+    pub taken: Option<BackupTakenInfo>,
     /// Why it could not be taken.
     pub error: Option<String>,
 }
 
 /// A backup that was taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TakenInfo {
+pub struct BackupTakenInfo {
     /// Its name in the folder.
     pub name: String,
     /// The last batch in it.
@@ -40,7 +40,7 @@ pub struct TakenInfo {
 
 /// How the catalog is to be rebuilt.
 #[derive(Clone, Debug, Default)]
-pub struct RebuildWish {
+pub struct RebuildRequest {
     /// Only say what would be done.
     pub dry_run: bool,
     /// Take a catalog that lacks something.
@@ -53,7 +53,7 @@ pub struct RebuildWish {
 
 /// How a backup is to be restored.
 #[derive(Clone, Debug, Default)]
-pub struct RestoreWish {
+pub struct RestoreRequest {
     /// The folder of backups.
     pub source: PathBuf,
     /// Which backup; the newest otherwise.

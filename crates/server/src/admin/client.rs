@@ -55,12 +55,12 @@ fn hint(error: &io::Error) -> &'static str {
 
 /// A connection to a running server.
 #[derive(Debug)]
-pub struct Client {
+pub struct AdminClient {
     path: PathBuf,
     sender: SendRequest<Full<Bytes>>,
 }
 
-impl Client {
+impl AdminClient {
     /// Connects to the server behind the socket `path`; `None` when none runs.
     ///
     /// # Errors

@@ -125,7 +125,7 @@ pub struct TokenInfo {
 /// Sessions to end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum RevokeWish {
+pub enum RevokeRequest {
     /// One, by its access key.
     Session(String),
     /// All of a user, `[TENANT:]NAME`.
@@ -175,7 +175,7 @@ pub enum FederationRequest {
         name: String,
     },
     /// End sessions.
-    Revoke(RevokeWish),
+    Revoke(RevokeRequest),
 }
 
 /// What is replied.

@@ -8,6 +8,7 @@
 //! The lock in the state folder ([`crate::lock`]) makes sure that only one of the two happens.
 
 mod api;
+mod audit_dispatch;
 mod catalog;
 mod client;
 mod federation;
@@ -18,17 +19,21 @@ pub(crate) mod secret_text;
 mod server;
 mod share;
 mod socket;
-mod told;
 mod upkeep;
 
 pub use api::{
-    AdminApi, AdminError, DiskStatus, DoorStatus, Failure, KeyAdd, KeyInfo, NewKey, OpenUploads,
-    Page, PoolInfo, PoolStatus, Reply, Request, State, Status, UploadOwner, UserAdd, UserInfo,
+    AccountState, AdminApi, AdminError, DiskStatus, DoorStatus, Failure, KeyAdd, KeyInfo, ListPage,
+    NewKey, OpenUploads, PoolInfo, PoolStatus, Reply, Request, Status, UploadOwner, UserAdd,
+    UserInfo,
 };
-pub use catalog::{BackupInfo, BlobsInfo, CatalogInfo, RebuildWish, RestoreWish, TakenInfo};
-pub use client::{Client, ClientError};
+pub use audit_dispatch::carry_out;
+pub(crate) use audit_dispatch::done_here;
+pub use catalog::{
+    BackupInfo, BackupTakenInfo, BlobsInfo, CatalogInfo, RebuildRequest, RestoreRequest,
+};
+pub use client::{AdminClient, ClientError};
 pub use federation::{
-    FederationReply, FederationRequest, IssuerAdd, IssuerInfo, RevokeWish, RoleAdd, RoleInfo,
+    FederationReply, FederationRequest, IssuerAdd, IssuerInfo, RevokeRequest, RoleAdd, RoleInfo,
     TokenInfo,
 };
 pub use identity::{GroupInfo, HolderName, IdentityReply, IdentityRequest, PolicyInfo};
@@ -37,12 +42,10 @@ pub use quota::{QuotaInfo, QuotaLimits, QuotaRequest};
 pub use server::serve;
 pub use share::{ShareInfo, ShareRequest};
 pub use socket::{AdminSocket, SocketError};
-pub use told::carry_out;
-pub(crate) use told::done_here;
 pub use upkeep::{
     AtRiskInfo, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted,
-    DiskRemoved, FULL, FsckInfo, HeldInfo, LedgerInfo, LedgerLineInfo, NO_IDENTITY, NO_RIGHT,
-    NOWHERE, RepairInfo, ScrubInfo,
+    DiskRemoved, FULL, FsckInfo, LedgerInfo, LedgerLineInfo, NO_IDENTITY, NO_RIGHT, NOWHERE,
+    RemainingFilesInfo, RepairInfo, ScrubInfo,
 };
 
 #[cfg(test)]

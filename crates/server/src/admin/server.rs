@@ -15,8 +15,8 @@ use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::api::{AdminApi, AdminError, Failure, Reply, Request};
+use super::audit_dispatch::{carry_out, turned_away};
 use super::socket::{AdminSocket, is_allowed};
-use super::told::{carry_out, turned_away};
 use crate::listener::Stop;
 
 /// Where requests are posted.

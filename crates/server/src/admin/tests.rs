@@ -16,11 +16,11 @@ use crate::listener::Stop;
 /// Users and keys in memory.
 #[derive(Default)]
 pub(crate) struct Memory {
-    users: Mutex<BTreeMap<String, State>>,
+    users: Mutex<BTreeMap<String, AccountState>>,
     keys: Mutex<BTreeMap<String, (String, Secret)>>,
 }
 
-fn user(name: &str, state: State) -> UserInfo {
+fn user(name: &str, state: AccountState) -> UserInfo {
     UserInfo {
         name: name.to_owned(),
         id: "0001000000000001".to_owned(),
@@ -119,11 +119,11 @@ impl AdminApi for Memory {
                 format!("user {name} exists"),
             ));
         }
-        users.insert(name.to_owned(), State::Enabled);
-        Ok(user(name, State::Enabled))
+        users.insert(name.to_owned(), AccountState::Enabled);
+        Ok(user(name, AccountState::Enabled))
     }
 
-    async fn user_list(&self, after: Option<&str>) -> Result<Page<UserInfo>> {
+    async fn user_list(&self, after: Option<&str>) -> Result<ListPage<UserInfo>> {
         let users = self.users.lock().expect("lock");
         let mut items: Vec<UserInfo> = users
             .iter()
@@ -133,7 +133,7 @@ impl AdminApi for Memory {
         let more = items.len() > 2;
         items.truncate(2);
         let next = items.last().filter(|_| more).map(|user| user.name.clone());
-        Ok(Page { items, next })
+        Ok(ListPage { items, next })
     }
 
     async fn user_remove(&self, name: &str) -> Result<()> {
@@ -143,7 +143,7 @@ impl AdminApi for Memory {
             .ok_or_else(|| AdminError::new(Failure::NotFound, "no such user"))
     }
 
-    async fn user_set(&self, name: &str, state: State) -> Result<UserInfo> {
+    async fn user_set(&self, name: &str, state: AccountState) -> Result<UserInfo> {
         let mut users = self.users.lock().expect("lock");
         let found = users
             .get_mut(name)
@@ -169,19 +169,19 @@ impl AdminApi for Memory {
         })
     }
 
-    async fn key_list(&self, _: Option<&str>, _: Option<&str>) -> Result<Page<KeyInfo>> {
+    async fn key_list(&self, _: Option<&str>, _: Option<&str>) -> Result<ListPage<KeyInfo>> {
         let keys = self.keys.lock().expect("lock");
         let items = keys
             .iter()
             .map(|(access_key, (user, _))| KeyInfo {
                 access_key: access_key.clone(),
                 user: user.clone(),
-                state: State::Enabled,
-                user_state: State::Enabled,
+                state: AccountState::Enabled,
+                user_state: AccountState::Enabled,
                 created: String::new(),
             })
             .collect();
-        Ok(Page { items, next: None })
+        Ok(ListPage { items, next: None })
     }
 
     async fn key_remove(&self, _: &str) -> Result<()> {
@@ -189,7 +189,7 @@ impl AdminApi for Memory {
         Ok(())
     }
 
-    async fn key_set(&self, _: &str, _: State) -> Result<KeyInfo> {
+    async fn key_set(&self, _: &str, _: AccountState) -> Result<KeyInfo> {
         Err(dewar_types::Error::new(dewar_types::ErrorKind::Unavailable, "disks are away").into())
     }
 }
@@ -214,8 +214,8 @@ fn start(name: &str) -> Running {
     }
 }
 
-async fn connect(path: &Path) -> Client {
-    Client::connect(path)
+async fn connect(path: &Path) -> AdminClient {
+    AdminClient::connect(path)
         .await
         .expect("no error")
         .expect("a server")
@@ -281,7 +281,7 @@ async fn requests_reach_the_api_and_come_back() {
 
     let set = Request::KeySet {
         access_key: "x".to_owned(),
-        state: State::Disabled,
+        state: AccountState::Disabled,
     };
     let Err(ClientError::Refused(error)) = client.ask(&set).await else {
         panic!("not refused");
@@ -297,9 +297,14 @@ async fn requests_reach_the_api_and_come_back() {
 async fn nobody_there_is_not_an_error() {
     let dir = tempfile::tempdir().expect("folder");
     let path = dir.path().join("admin.sock");
-    assert!(Client::connect(&path).await.expect("no error").is_none());
     assert!(
-        Client::connect(&dir.path().join("no/admin.sock"))
+        AdminClient::connect(&path)
+            .await
+            .expect("no error")
+            .is_none()
+    );
+    assert!(
+        AdminClient::connect(&dir.path().join("no/admin.sock"))
             .await
             .expect("none")
             .is_none()
@@ -307,7 +312,12 @@ async fn nobody_there_is_not_an_error() {
     // The socket that a killed server leaves behind.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("binds"));
     assert!(path.exists());
-    assert!(Client::connect(&path).await.expect("no error").is_none());
+    assert!(
+        AdminClient::connect(&path)
+            .await
+            .expect("no error")
+            .is_none()
+    );
     let socket = AdminSocket::bind(&path).expect("replaces it");
     assert_eq!(std::fs::read_dir(dir.path()).expect("list").count(), 1);
     drop(socket);

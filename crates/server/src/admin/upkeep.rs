@@ -53,12 +53,12 @@ pub struct DiskInfo {
     pub advice: Option<String>,
     /// What is on a removed disk whose folder is there.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub holds: Option<HeldInfo>,
+    pub holds: Option<RemainingFilesInfo>,
 }
 
 /// What a removed disk still has, by the names of its files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldInfo {
+pub struct RemainingFilesInfo {
     /// Shards.
     pub shards: u64,
     /// Of those, the ones that the pool has nowhere else now.
@@ -105,7 +105,7 @@ pub struct DiskReadmitted {
     /// Its folder.
     pub path: String,
     /// What it had when it came; `None` when it was being taken back already.
-    pub held: Option<HeldInfo>,
+    pub held: Option<RemainingFilesInfo>,
     /// Whether the configuration names the folder too.
     pub in_configuration: bool,
     /// What is unwise about it.

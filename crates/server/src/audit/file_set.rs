@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use super::AuditConfig;
-use super::line::{Chain, Line};
+use super::line::{DigestChain, Line};
 use super::set::{AuditSet, files};
 use super::writer::LINE_BYTES_MAX;
 
@@ -20,7 +20,7 @@ pub(super) struct FileSet {
     /// The number of the next line.
     pub(super) next: u64,
     /// The digest behind the last line.
-    pub(super) chain: Chain,
+    pub(super) chain: DigestChain,
 }
 
 impl FileSet {
@@ -122,7 +122,7 @@ impl FileSet {
 }
 
 /// The end of the last whole line, and that line with its chain.
-fn last_line(file: &File, length: u64) -> io::Result<(u64, Option<(Line, Chain)>)> {
+fn last_line(file: &File, length: u64) -> io::Result<(u64, Option<(Line, DigestChain)>)> {
     let from = length.saturating_sub(2 * LINE_BYTES_MAX);
     let size = usize::try_from(length - from).unwrap_or(usize::MAX);
     let mut tail = vec![0; size];

@@ -20,7 +20,7 @@ const NAME_BYTES_MAX: usize = 512;
 pub(super) const RECORD_BYTES: usize = 256;
 
 /// A digest over a line and all before it.
-pub(super) type Chain = [u8; 32];
+pub(super) type DigestChain = [u8; 32];
 
 /// Before the chain's digits, which end the line.
 const CHAIN: &str = ",\"chain\":\"";
@@ -134,7 +134,7 @@ impl Line {
     }
 
     /// The line with its end, and the chain up to it.
-    pub(super) fn seal(&self, before: &Chain) -> (String, Chain) {
+    pub(super) fn seal(&self, before: &DigestChain) -> (String, DigestChain) {
         // Texts and numbers can always be written.
         let mut text = serde_json::to_string(self).unwrap_or_default();
         let chain = chained(before, &text);
@@ -149,7 +149,10 @@ impl Line {
 
     /// A line without its end: what it says, the chain that it claims, and the one that it has
     /// behind `before`. `None` for what is no line of the log.
-    pub(super) fn open(text: &str, before: &Chain) -> Option<(Self, Chain, Chain)> {
+    pub(super) fn open(
+        text: &str,
+        before: &DigestChain,
+    ) -> Option<(Self, DigestChain, DigestChain)> {
         let rest = text.strip_suffix("\"}")?;
         let (rest, digits) = rest.split_at_checked(rest.len().checked_sub(CHAIN_DIGITS)?)?;
         let body = format!("{}}}", rest.strip_suffix(CHAIN)?);
@@ -162,7 +165,7 @@ impl Line {
     }
 }
 
-fn chained(before: &Chain, text: &str) -> Chain {
+fn chained(before: &DigestChain, text: &str) -> DigestChain {
     let mut hasher = Context::new(&SHA256);
     hasher.update(before);
     hasher.update(text.as_bytes());

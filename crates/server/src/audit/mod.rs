@@ -24,15 +24,15 @@ mod writer;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dewar_auth::{AuditEvent, AuditOutcome, AuditRecord, Origin, Trail};
+use dewar_auth::{AuditEvent, AuditOutcome, AuditRecord, AuditSink, Origin};
 use dewar_env::{Clock, Env};
 use dewar_types::UserId;
 
 pub use line::{Line, moment};
 pub use rate::AuditRates;
-pub use read::{Broken, Filter, ReadError, Verified, read, verify};
+pub use read::{ChainBreak, Filter, ReadError, VerifiedSet, read, verify};
 pub use set::AuditSet;
-pub(crate) use writer::Counts;
+pub(crate) use writer::AuditCounters;
 pub use writer::OpenError;
 
 use writer::Writer;
@@ -107,12 +107,12 @@ impl AuditLog {
     }
 
     /// What was counted since it was opened.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> AuditCounters {
         self.writer.counts()
     }
 }
 
-impl Trail for AuditLog {
+impl AuditSink for AuditLog {
     fn keeps_reads(&self) -> bool {
         self.reads
     }

@@ -106,7 +106,7 @@ struct SourceCount {
 
 /// Records that were only counted in a window that is over.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Skipped {
+pub(super) struct SkippedRecords {
     pub(super) set: AuditSet,
     pub(super) who: String,
     pub(super) count: u64,
@@ -120,7 +120,7 @@ pub(super) struct RateLimiter {
     window: u64,
     /// By class.
     counts: [BTreeMap<Source, SourceCount>; 4],
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedRecords>,
 }
 
 impl RateLimiter {
@@ -187,13 +187,13 @@ impl RateLimiter {
             self.skipped
                 .extend(over.into_iter().map(|count| count.told(set)));
             if !rest.is_empty() {
-                self.skipped.push(Skipped::of_many(set, &rest));
+                self.skipped.push(SkippedRecords::of_many(set, &rest));
             }
         }
     }
 
     /// Takes what was only counted in windows that are over.
-    pub(super) fn take_skipped(&mut self) -> Vec<Skipped> {
+    pub(super) fn take_skipped(&mut self) -> Vec<SkippedRecords> {
         std::mem::take(&mut self.skipped)
     }
 
@@ -210,7 +210,7 @@ impl RateLimiter {
     }
 }
 
-impl Skipped {
+impl SkippedRecords {
     fn of_many(set: AuditSet, rest: &[SourceCount]) -> Self {
         let count = rest.iter().map(|count| count.skipped).sum();
         let sources = rest.len();
@@ -236,7 +236,7 @@ impl SourceCount {
         *self.actions.entry(action.to_owned()).or_default() += record.count;
     }
 
-    fn told(self, set: AuditSet) -> Skipped {
+    fn told(self, set: AuditSet) -> SkippedRecords {
         let mut why = format!(
             "{} decisions of this account or address were only counted, since it has more than its rate:",
             self.skipped
@@ -246,7 +246,7 @@ impl SourceCount {
             let _ = write!(why, " {action} {count},");
         }
         why.pop();
-        Skipped {
+        SkippedRecords {
             set,
             who: self.who,
             count: self.skipped,

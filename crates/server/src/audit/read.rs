@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::line::{Chain, Line};
+use super::line::{DigestChain, Line};
 use super::set::{AuditSet, files};
 use super::writer::LINE_BYTES_MAX;
 
@@ -184,7 +184,7 @@ pub fn read(
 
 /// Where a log is not what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct ChainBreak {
     /// In which file.
     pub file: PathBuf,
     /// Behind which number.
@@ -195,7 +195,7 @@ pub struct Broken {
 
 /// What a set holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedSet {
     /// Which one.
     pub set: AuditSet,
     /// The numbers of the first and the last line.
@@ -205,7 +205,7 @@ pub struct Verified {
     /// The last line's chain: who keeps it elsewhere can tell later whether the log was written anew.
     pub chain: String,
     /// Where it is not what was written; at most a hundred.
-    pub broken: Vec<Broken>,
+    pub broken: Vec<ChainBreak>,
 }
 
 /// Most breaks that are told one by one.
@@ -215,13 +215,13 @@ const BROKEN_MAX: usize = 100;
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn verify(folder: &Path) -> Result<Vec<Verified>, ReadError> {
+pub fn verify(folder: &Path) -> Result<Vec<VerifiedSet>, ReadError> {
     let sets = AuditSet::ALL.into_iter();
     sets.map(|set| verify_set(folder, set)).collect()
 }
 
-fn verify_set(folder: &Path, set: AuditSet) -> Result<Verified, ReadError> {
-    let mut verified = Verified {
+fn verify_set(folder: &Path, set: AuditSet) -> Result<VerifiedSet, ReadError> {
+    let mut verified = VerifiedSet {
         set,
         first: 0,
         last: 0,
@@ -229,7 +229,7 @@ fn verify_set(folder: &Path, set: AuditSet) -> Result<Verified, ReadError> {
         broken: Vec::new(),
     };
     // The first file that is kept follows one that is not.
-    let mut before: Option<Chain> = None;
+    let mut before: Option<DigestChain> = None;
     let mut lines = SetLines::open(folder, set)?;
     while let Some((path, text)) = lines.next()? {
         let start = before.unwrap_or([0; 32]);
@@ -255,7 +255,7 @@ fn verify_set(folder: &Path, set: AuditSet) -> Result<Verified, ReadError> {
         if let Some(what) = what
             && verified.broken.len() < BROKEN_MAX
         {
-            verified.broken.push(Broken {
+            verified.broken.push(ChainBreak {
                 file: path,
                 behind: verified.last,
                 what,

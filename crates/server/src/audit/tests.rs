@@ -64,13 +64,13 @@ fn lines(config: &AuditConfig, filter: &Filter) -> Vec<Line> {
 }
 
 /// That both sets are as they were written; the one with data.
-fn sound(config: &AuditConfig) -> Verified {
+fn sound(config: &AuditConfig) -> VerifiedSet {
     let [data, security] = sets(config);
     assert_eq!((&data.broken, &security.broken), (&Vec::new(), &Vec::new()));
     data
 }
 
-fn sets(config: &AuditConfig) -> [Verified; 2] {
+fn sets(config: &AuditConfig) -> [VerifiedSet; 2] {
     let sets = verify(&config.folder).expect("readable");
     sets.try_into().expect("two sets")
 }

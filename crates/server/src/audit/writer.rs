@@ -14,8 +14,8 @@ use parking_lot::{Condvar, Mutex};
 use thiserror::Error;
 
 use super::file_set::FileSet;
-use super::line::{Chain, Line, RECORD_BYTES, bounded};
-use super::rate::{RateLimiter, Skipped};
+use super::line::{DigestChain, Line, RECORD_BYTES, bounded};
+use super::rate::{RateLimiter, SkippedRecords};
 use super::set::AuditSet;
 use super::{AuditConfig, Unwritable, own};
 
@@ -50,7 +50,7 @@ pub struct OpenError {
 
 /// What was counted since the log was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct AuditCounters {
     /// Records that are on the disk.
     pub(crate) written: u64,
     /// Those that were not taken because the queue was full.
@@ -176,8 +176,8 @@ impl Writer {
         self.shared.queue.lock().failing.clone()
     }
 
-    pub(super) fn counts(&self) -> Counts {
-        Counts {
+    pub(super) fn counts(&self) -> AuditCounters {
+        AuditCounters {
             written: self.shared.done.load(Relaxed),
             lost: self.shared.lost.load(Relaxed),
             summed: self.shared.summed.load(Relaxed),
@@ -211,15 +211,15 @@ impl Drop for Writer {
 }
 
 /// What is written at once.
-struct Taken {
+struct WriteBatch {
     records: VecDeque<(Timestamp, AuditSet, AuditRecord)>,
     bytes: usize,
     lost: u64,
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedRecords>,
 }
 
 /// Waits for records; `None` at the end.
-fn next(shared: &Shared, clock: &dyn Clock) -> Option<Taken> {
+fn next(shared: &Shared, clock: &dyn Clock) -> Option<WriteBatch> {
     let mut queue = shared.queue.lock();
     loop {
         let ends = queue.ends;
@@ -227,7 +227,7 @@ fn next(shared: &Shared, clock: &dyn Clock) -> Option<Taken> {
             queue.rates.end();
         }
         if queue.rates.is_due(clock.now()) || !queue.records.is_empty() || queue.lost > 0 {
-            return Some(Taken {
+            return Some(WriteBatch {
                 records: std::mem::take(&mut queue.records),
                 // They count until they are on the disk.
                 bytes: queue.bytes,
@@ -340,7 +340,7 @@ fn persist(files: &mut FileSet, text: &str, shared: &Shared, clock: &dyn Clock) 
 struct SealedLines {
     text: String,
     next: u64,
-    chain: Chain,
+    chain: DigestChain,
 }
 
 impl SealedLines {

@@ -11,9 +11,11 @@ use zeroize::Zeroizing;
 use super::columns::{print, print_json, table, table_or};
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use super::run::block_on;
-use super::target::{Reached, Target, reach};
+use super::server_target::{AdminAccess, ServerTarget, reach};
 use super::{disks, status};
-use crate::admin::{KeyAdd, KeyInfo, NewKey, Page, Reply, Request, State, UserAdd, UserInfo};
+use crate::admin::{
+    AccountState, KeyAdd, KeyInfo, ListPage, NewKey, Reply, Request, UserAdd, UserInfo,
+};
 use crate::credentials;
 use crate::engine::OpenEngine;
 
@@ -26,7 +28,7 @@ pub enum UserCommand {
     /// Add a user; `dewar key add` then gives it a key
     Add(UserAddArgs),
     /// List users
-    List(ListArgs),
+    List(UserListArgs),
     /// Remove a user who owns no bucket, with all keys
     Remove(NameArgs),
     /// Disable a user: its keys stop working, what it owns stays
@@ -41,7 +43,7 @@ pub struct NameArgs {
     /// The user's name
     name: String,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// A user to add.
@@ -62,14 +64,14 @@ pub struct UserAddArgs {
     #[arg(long)]
     tenant_admin: bool,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// All users.
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct UserListArgs {
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// What can be done to access keys.
@@ -100,7 +102,7 @@ pub struct KeyAddArgs {
     #[arg(long, value_name = "FILE", requires = "access_key")]
     secret_key_file: Option<PathBuf>,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// Keys of one user or all.
@@ -110,7 +112,7 @@ pub struct KeyListArgs {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// One key.
@@ -119,22 +121,22 @@ pub struct KeyArgs {
     /// The access key
     access_key: String,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// What every admin command knows.
 #[derive(Debug, Args)]
-pub(super) struct Shared {
+pub(super) struct CommonArgs {
     #[command(flatten)]
-    pub(super) target: Target,
+    pub(super) target: ServerTarget,
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
 }
 
 pub(super) fn user<O: OpenEngine>(command: UserCommand, opener: &O) -> CommandResult {
-    let (name, shared, request): (String, Shared, fn(String) -> Request) = match command {
-        UserCommand::List(ListArgs { shared }) => return user_list(&shared, opener),
+    let (name, shared, request): (String, CommonArgs, fn(String) -> Request) = match command {
+        UserCommand::List(UserListArgs { shared }) => return user_list(&shared, opener),
         UserCommand::Add(args) => {
             for part in args.name.splitn(2, '/') {
                 credentials::check_user_name(part)
@@ -155,11 +157,11 @@ pub(super) fn user<O: OpenEngine>(command: UserCommand, opener: &O) -> CommandRe
         }
         UserCommand::Disable(args) => (args.name, args.shared, |name| Request::UserSet {
             name,
-            state: State::Disabled,
+            state: AccountState::Disabled,
         }),
         UserCommand::Enable(args) => (args.name, args.shared, |name| Request::UserSet {
             name,
-            state: State::Enabled,
+            state: AccountState::Enabled,
         }),
     };
     one(&shared, opener, request(name))
@@ -183,8 +185,8 @@ pub(super) fn key<O: OpenEngine>(command: KeyCommand, opener: &O) -> CommandResu
             };
             return remove(&shared, opener, request, "key", &access_key);
         }
-        KeyCommand::Disable(args) => (args.access_key, args.shared, State::Disabled),
-        KeyCommand::Enable(args) => (args.access_key, args.shared, State::Enabled),
+        KeyCommand::Disable(args) => (args.access_key, args.shared, AccountState::Disabled),
+        KeyCommand::Enable(args) => (args.access_key, args.shared, AccountState::Enabled),
     };
     one(&shared, opener, Request::KeySet { access_key, state })
 }
@@ -226,13 +228,17 @@ fn read_secret(file: &Path) -> Result<Secret, CommandError> {
     Ok(Secret::new(text.trim_end().to_owned()))
 }
 
-pub(super) fn one<O: OpenEngine>(shared: &Shared, opener: &O, request: Request) -> CommandResult {
+pub(super) fn one<O: OpenEngine>(
+    shared: &CommonArgs,
+    opener: &O,
+    request: Request,
+) -> CommandResult {
     show(&ask(shared, opener, request)?, shared.json)
 }
 
 /// Removes something and says what.
 fn remove<O: OpenEngine>(
-    shared: &Shared,
+    shared: &CommonArgs,
     opener: &O,
     request: Request,
     what: &str,
@@ -247,14 +253,14 @@ fn remove<O: OpenEngine>(
 }
 
 pub(super) fn ask<O: OpenEngine>(
-    shared: &Shared,
+    shared: &CommonArgs,
     opener: &O,
     request: Request,
 ) -> Result<Reply, CommandError> {
     block_on(reach(
         &shared.target,
         opener,
-        async |reached: &mut Reached| reached.ask(request).await,
+        async |reached: &mut AdminAccess| reached.ask(request).await,
     ))
 }
 
@@ -262,16 +268,16 @@ pub(super) fn strange() -> CommandError {
     CommandError::new(FAILED, "the server gave a reply to another question")
 }
 
-fn user_list<O: OpenEngine>(shared: &Shared, opener: &O) -> CommandResult {
+fn user_list<O: OpenEngine>(shared: &CommonArgs, opener: &O) -> CommandResult {
     let users = block_on(reach(
         &shared.target,
         opener,
-        async |reached: &mut Reached| {
+        async |reached: &mut AdminAccess| {
             let mut users: Vec<UserInfo> = Vec::new();
             let mut after = None;
             loop {
                 match reached.ask(Request::UserList { after }).await? {
-                    Reply::Users(Page { items, next }) => {
+                    Reply::Users(ListPage { items, next }) => {
                         users.extend(items);
                         after = next;
                     }
@@ -295,13 +301,13 @@ fn key_list<O: OpenEngine>(args: &KeyListArgs, opener: &O) -> CommandResult {
     let keys = block_on(reach(
         &shared.target,
         opener,
-        async |reached: &mut Reached| {
+        async |reached: &mut AdminAccess| {
             let mut keys: Vec<KeyInfo> = Vec::new();
             let mut after = None;
             loop {
                 let user = args.user.clone();
                 match reached.ask(Request::KeyList { user, after }).await? {
-                    Reply::Keys(Page { items, next }) => {
+                    Reply::Keys(ListPage { items, next }) => {
                         keys.extend(items);
                         after = next;
                     }
@@ -323,10 +329,10 @@ fn key_list<O: OpenEngine>(args: &KeyListArgs, opener: &O) -> CommandResult {
 const USER_HEAD: &[&str] = &["NAME", "STATE", "CREATED", "ID"];
 const KEY_HEAD: &[&str] = &["ACCESS KEY", "USER", "STATE", "CREATED"];
 
-fn state_text(state: State) -> String {
+fn state_text(state: AccountState) -> String {
     match state {
-        State::Enabled => "enabled",
-        State::Disabled => "disabled",
+        AccountState::Enabled => "enabled",
+        AccountState::Disabled => "disabled",
     }
     .to_owned()
 }
@@ -339,7 +345,7 @@ fn user_row(user: &UserInfo) -> Vec<String> {
 fn key_row(key: &KeyInfo) -> Vec<String> {
     let (access_key, user) = (key.access_key.clone(), key.user.clone());
     let mut state = state_text(key.state);
-    if key.user_state == State::Disabled {
+    if key.user_state == AccountState::Disabled {
         state.push_str(", user disabled");
     }
     vec![access_key, user, state, key.created.clone()]

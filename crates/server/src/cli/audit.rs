@@ -12,8 +12,8 @@ use time::format_description::well_known::Rfc3339;
 
 use super::columns::{print, print_json, printable, table_or};
 use super::exit::{CommandError, CommandResult, FAILED, NOT_FOUND, USAGE};
-use super::target::Target;
-use crate::audit::{Filter, Line, Verified, moment, read, verify};
+use super::server_target::ServerTarget;
+use crate::audit::{Filter, Line, VerifiedSet, moment, read, verify};
 use crate::config::parse_duration;
 
 /// Lines that are shown where nobody says how many.
@@ -54,7 +54,7 @@ pub struct AuditArgs {
         "until"])]
     verify: bool,
     #[command(flatten)]
-    target: Target,
+    target: ServerTarget,
     /// Print the lines as they are, one JSON object each
     #[arg(long)]
     json: bool,
@@ -169,7 +169,7 @@ struct SetVerification {
     chain: String,
 }
 
-fn verified(sets: Vec<Verified>, json: bool) -> CommandResult {
+fn verified(sets: Vec<VerifiedSet>, json: bool) -> CommandResult {
     let broken: Vec<String> = sets
         .iter()
         .flat_map(|set| &set.broken)

@@ -9,7 +9,7 @@ use clap::Args;
 use dewar_auth::{AUTHDB_BYTES_MAX, Authdb, AuthdbHolder};
 use serde::Serialize;
 
-use super::accounts::{Shared, ask};
+use super::accounts::{CommonArgs, ask};
 use super::columns::{print, print_json};
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use crate::admin::{HolderName, IdentityRequest, Request};
@@ -25,17 +25,17 @@ pub struct ImportAuthdbArgs {
     #[arg(long)]
     apply: bool,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 #[derive(Serialize)]
-struct Told {
-    lines: Vec<LineTold>,
-    policies: Vec<PolicyTold>,
+struct ImportReport {
+    lines: Vec<LineReport>,
+    policies: Vec<PolicyReport>,
 }
 
 #[derive(Serialize)]
-struct LineTold {
+struct LineReport {
     line: usize,
     text: String,
     exact: bool,
@@ -43,7 +43,7 @@ struct LineTold {
 }
 
 #[derive(Serialize)]
-struct PolicyTold {
+struct PolicyReport {
     holder: String,
     name: String,
     policy: serde_json::Value,
@@ -98,20 +98,20 @@ pub(super) fn import<O: OpenEngine>(args: &ImportAuthdbArgs, opener: &O) -> Comm
                 },
             );
         }
-        policies.push(PolicyTold {
+        policies.push(PolicyReport {
             holder: of,
             name,
             policy: serde_json::from_str(&policy).unwrap_or_default(),
             put,
         });
     }
-    let lines = database.lines.into_iter().map(|line| LineTold {
+    let lines = database.lines.into_iter().map(|line| LineReport {
         line: line.line,
         text: line.text,
         exact: line.exact,
         told: line.told,
     });
-    let told = Told {
+    let told = ImportReport {
         lines: lines.collect(),
         policies,
     };
@@ -122,7 +122,7 @@ pub(super) fn import<O: OpenEngine>(args: &ImportAuthdbArgs, opener: &O) -> Comm
     Ok(if failed { FAILED } else { 0 })
 }
 
-fn text_of(told: &Told) -> String {
+fn text_of(told: &ImportReport) -> String {
     let mut text = String::new();
     for line in &told.lines {
         let mark = if line.exact { ' ' } else { '!' };

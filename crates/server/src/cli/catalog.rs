@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::accounts::{Shared, strange};
+use super::accounts::{CommonArgs, strange};
 use super::columns::{amount, print, print_json};
 use super::disks::absolute;
 use super::exit::{CommandError, CommandResult, FAILED};
 use super::run::block_on;
-use super::target::{Reached, offline, reach};
+use super::server_target::{AdminAccess, offline, reach};
 use crate::admin::{
-    BackupInfo, BlobsInfo, CatalogInfo, RebuildWish, Reply, Request, RestoreWish, TakenInfo,
+    BackupInfo, BackupTakenInfo, BlobsInfo, CatalogInfo, RebuildRequest, Reply, Request,
+    RestoreRequest,
 };
 use crate::engine::OpenEngine;
 use crate::serve::StartError;
@@ -33,7 +34,7 @@ pub struct BackupArgs {
     #[arg(long, value_name = "N", default_value_t = 48)]
     keep: u32,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// What is restored.
@@ -57,7 +58,7 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// What can be done to the catalog as a whole.
@@ -86,7 +87,7 @@ pub struct RebuildArgs {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 pub(super) fn backup<O: OpenEngine>(args: &BackupArgs, opener: &O) -> CommandResult {
@@ -94,7 +95,7 @@ pub(super) fn backup<O: OpenEngine>(args: &BackupArgs, opener: &O) -> CommandRes
         .map_err(|error| CommandError::new(FAILED, error))?
         .to_string_lossy()
         .into_owned();
-    let work = async |reached: &mut Reached| {
+    let work = async |reached: &mut AdminAccess| {
         let start = Request::BackupStart {
             target,
             keep: args.keep,
@@ -130,7 +131,7 @@ pub(super) fn backup<O: OpenEngine>(args: &BackupArgs, opener: &O) -> CommandRes
     Ok(0)
 }
 
-fn taken_text(taken: &TakenInfo) -> String {
+fn taken_text(taken: &BackupTakenInfo) -> String {
     let mut text = format!(
         "{}: the catalog up to batch {}, {} in {} files; {} in {} files copied\n",
         taken.name,
@@ -156,7 +157,7 @@ fn taken_text(taken: &TakenInfo) -> String {
 }
 
 pub(super) fn restore<O: OpenEngine>(args: RestoreArgs, opener: &O) -> CommandResult {
-    let wish = RestoreWish {
+    let wish = RestoreRequest {
         // However it is typed the next time, it is the same.
         source: absolute(&args.source)?.into(),
         backup: args.backup,
@@ -170,12 +171,12 @@ pub(super) fn restore<O: OpenEngine>(args: RestoreArgs, opener: &O) -> CommandRe
         let restored = opener.restore(&config, wish).await;
         restored.map_err(|error| CommandError::from(StartError::Engine(error)))
     })?;
-    tell(&info, args.shared.json)
+    print_report(&info, args.shared.json)
 }
 
 pub(super) fn catalog<O: OpenEngine>(command: CatalogCommand, opener: &O) -> CommandResult {
     let CatalogCommand::Rebuild(args) = command;
-    let wish = RebuildWish {
+    let wish = RebuildRequest {
         dry_run: args.dry_run,
         accept_loss: args.accept_loss,
         discard_unnamed: args.discard_unnamed,
@@ -186,7 +187,7 @@ pub(super) fn catalog<O: OpenEngine>(command: CatalogCommand, opener: &O) -> Com
         let rebuilt = opener.rebuild(&config, wish).await;
         rebuilt.map_err(|error| CommandError::from(StartError::Engine(error)))
     })?;
-    tell(&info, args.shared.json)
+    print_report(&info, args.shared.json)
 }
 
 /// Where an attempt that goes on finds it, wherever it is begun.
@@ -195,7 +196,7 @@ fn report_file(named: Option<PathBuf>) -> Result<Option<PathBuf>, CommandError> 
 }
 
 /// Exit code 1 when something was lost, or may have been: what cannot be known is listed.
-fn tell(info: &CatalogInfo, json: bool) -> CommandResult {
+fn print_report(info: &CatalogInfo, json: bool) -> CommandResult {
     if json {
         print_json(info)?;
     } else {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::columns::{print, print_json};
 use super::exit::{CommandError, CommandResult, USAGE};
-use super::target::{config_file, load};
+use super::server_target::{config_file, load};
 use crate::config::check::{Severity, findings};
 use crate::config::{Config, ConfigError, Problem, SECTIONS, all, explain, find, nearest_key};
 
@@ -42,13 +42,13 @@ pub enum ConfigCommand {
 }
 
 #[derive(Serialize)]
-struct Checked {
+struct CheckReport {
     ok: bool,
     errors: Vec<String>,
     warnings: Vec<String>,
 }
 
-impl Checked {
+impl CheckReport {
     /// Adds what is wrong or unwise about a configuration, but for keys that have a mistake of their own.
     fn add(&mut self, config: &Config, problems: &[Problem]) {
         let is_wrong = |key: &str| {
@@ -132,8 +132,8 @@ fn explained(name: Option<&str>, json: bool) -> CommandResult {
     .map(|()| 0)
 }
 
-fn check(loaded: Result<Config, ConfigError>, named: Option<&Path>) -> Checked {
-    let mut checked = Checked {
+fn check(loaded: Result<Config, ConfigError>, named: Option<&Path>) -> CheckReport {
+    let mut checked = CheckReport {
         ok: true,
         errors: Vec::new(),
         warnings: Vec::new(),

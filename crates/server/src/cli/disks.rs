@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::accounts::{self, Shared, one};
+use super::accounts::{self, CommonArgs, one};
 use super::columns::{amount, table};
 use super::exit::{CommandError, CommandResult, USAGE};
 use super::run::block_on;
-use super::target::{list_disks, replace_lost};
+use super::server_target::{list_disks, replace_lost};
 use crate::admin::{
     DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, LedgerInfo, Reply,
     Request,
@@ -20,7 +20,7 @@ use crate::engine::OpenEngine;
 #[derive(Debug, Subcommand)]
 pub enum DiskCommand {
     /// List the disks with what is on them
-    List(ListArgs),
+    List(DiskListArgs),
     /// Make a blank folder a disk of the pool; it takes new data at once
     Add(AddArgs),
     /// Put a new disk in the place of one, dead or alive: what it held is moved or rebuilt, and then it
@@ -39,9 +39,9 @@ pub enum DiskCommand {
 
 /// No more than how to show it.
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct DiskListArgs {
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// One disk.
@@ -50,7 +50,7 @@ pub struct DiskArgs {
     /// The disk's number, its folder, its id, or the first digits of it
     disk: String,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// A disk to be emptied.
@@ -62,7 +62,7 @@ pub struct DrainArgs {
     #[arg(long)]
     narrower: bool,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// A disk that was removed.
@@ -72,7 +72,7 @@ pub struct ReadmitArgs {
     /// known
     disk: String,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// A new disk.
@@ -85,7 +85,7 @@ pub struct AddArgs {
     #[arg(long)]
     pool: Option<String>,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// A new disk for an old one.
@@ -96,11 +96,11 @@ pub struct ReplaceArgs {
     /// A blank folder, best on a device of its own; it may be where the old disk was
     folder: PathBuf,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandResult {
-    let decide = |shared: &Shared, disk: String, action, narrower| {
+    let decide = |shared: &CommonArgs, disk: String, action, narrower| {
         let request = Request::DiskDecide {
             disk: named(disk),
             action,
@@ -109,7 +109,7 @@ pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandRe
         one(shared, opener, request)
     };
     match command {
-        DiskCommand::List(ListArgs { shared }) => list(&shared, opener),
+        DiskCommand::List(DiskListArgs { shared }) => list(&shared, opener),
         DiskCommand::Add(args) => {
             let request = Request::DiskAdd {
                 folder: absolute(&args.folder)?,
@@ -145,7 +145,7 @@ pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandRe
 }
 
 /// Lists the disks, also those of a store that does not open.
-fn list<O: OpenEngine>(shared: &Shared, opener: &O) -> CommandResult {
+fn list<O: OpenEngine>(shared: &CommonArgs, opener: &O) -> CommandResult {
     let (disks, why) = block_on(list_disks(&shared.target, opener))?;
     accounts::show(&Reply::Disks(disks), shared.json)?;
     match why {

@@ -7,13 +7,13 @@ use clap::{Args, Subcommand};
 use dewar_auth::Secret;
 use zeroize::Zeroizing;
 
-use super::accounts::{Shared, ask, strange};
+use super::accounts::{CommonArgs, ask, strange};
 use super::columns::{print, print_json, table_or};
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use super::identity::read_policy;
 use crate::admin::{
-    FederationReply, FederationRequest, IssuerAdd, IssuerInfo, Reply, Request, RevokeWish, RoleAdd,
-    RoleInfo, TokenInfo,
+    FederationReply, FederationRequest, IssuerAdd, IssuerInfo, Reply, Request, RevokeRequest,
+    RoleAdd, RoleInfo, TokenInfo,
 };
 use crate::engine::OpenEngine;
 
@@ -26,7 +26,7 @@ pub enum IssuerCommand {
     /// Let an issuer of login tokens in; its keys are fetched at once
     Add(Box<IssuerAddArgs>),
     /// List issuers, with how it stands with their keys
-    List(ListArgs),
+    List(FederationListArgs),
     /// Do not let an issuer in any more; sessions that came from it end
     Remove(UrlArgs),
     /// Switch an issuer off; sessions that came from it end
@@ -68,14 +68,14 @@ pub struct IssuerAddArgs {
     #[arg(long)]
     unreached: bool,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// All of something.
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct FederationListArgs {
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// One issuer.
@@ -84,7 +84,7 @@ pub struct UrlArgs {
     /// Its address
     url: String,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// A token.
@@ -93,7 +93,7 @@ pub struct TestArgs {
     /// The token; - reads it from standard input, where nobody else sees it
     token: String,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// What can be done about roles.
@@ -137,7 +137,7 @@ pub struct RoleAddArgs {
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// The roles of a tenant.
@@ -147,7 +147,7 @@ pub struct RoleListArgs {
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// One role.
@@ -156,7 +156,7 @@ pub struct RoleArgs {
     /// The role: [TENANT:]NAME
     name: String,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// What can be done about sessions.
@@ -170,15 +170,15 @@ pub enum SessionCommand {
 #[derive(Debug, Args)]
 pub struct RevokeArgs {
     #[command(flatten)]
-    which: Which,
+    which: SessionSelector,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// One of these.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub(super) struct Which {
+pub(super) struct SessionSelector {
     /// One session, by its access key
     #[arg(long, value_name = "KEY")]
     session: Option<String>,
@@ -307,16 +307,16 @@ pub(super) fn role<O: OpenEngine>(command: RoleCommand, opener: &O) -> CommandRe
 pub(super) fn session<O: OpenEngine>(command: SessionCommand, opener: &O) -> CommandResult {
     let SessionCommand::Revoke(RevokeArgs { which, shared }) = command;
     let wish = match (which.session, which.user, which.role, which.issuer) {
-        (Some(key), ..) => RevokeWish::Session(key),
-        (None, Some(name), ..) => RevokeWish::User(name),
-        (None, None, Some(name), _) => RevokeWish::Role(name),
-        (None, None, None, url) => RevokeWish::Issuer(url.unwrap_or_default()),
+        (Some(key), ..) => RevokeRequest::Session(key),
+        (None, Some(name), ..) => RevokeRequest::User(name),
+        (None, None, Some(name), _) => RevokeRequest::Role(name),
+        (None, None, None, url) => RevokeRequest::Issuer(url.unwrap_or_default()),
     };
     answer(&shared, opener, FederationRequest::Revoke(wish))
 }
 
 fn federation<O: OpenEngine>(
-    shared: &Shared,
+    shared: &CommonArgs,
     opener: &O,
     request: FederationRequest,
 ) -> Result<FederationReply, CommandError> {
@@ -326,7 +326,11 @@ fn federation<O: OpenEngine>(
     }
 }
 
-fn answer<O: OpenEngine>(shared: &Shared, opener: &O, request: FederationRequest) -> CommandResult {
+fn answer<O: OpenEngine>(
+    shared: &CommonArgs,
+    opener: &O,
+    request: FederationRequest,
+) -> CommandResult {
     let reply = federation(shared, opener, request)?;
     let taken = !matches!(&reply, FederationReply::Token(info) if !info.taken);
     if shared.json {

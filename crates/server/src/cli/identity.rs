@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::accounts::{Shared, ask, strange};
+use super::accounts::{CommonArgs, ask, strange};
 use super::authdb::{self, ImportAuthdbArgs};
 use super::columns::{print, print_json, table_or};
 use super::exit::{CommandError, CommandResult, FAILED};
@@ -56,7 +56,7 @@ pub struct PolicyPutArgs {
     #[command(flatten)]
     holder: HolderArgs,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// Whose policies.
@@ -65,7 +65,7 @@ pub struct PolicyListArgs {
     #[command(flatten)]
     holder: HolderArgs,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// A policy to take away.
@@ -76,7 +76,7 @@ pub struct PolicyRemoveArgs {
     #[command(flatten)]
     holder: HolderArgs,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// A question.
@@ -89,7 +89,7 @@ pub struct ExplainArgs {
     /// /BUCKET or /BUCKET/KEY; of another tenant /@TENANT/BUCKET/KEY
     path: String,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// What can be done to groups.
@@ -117,7 +117,7 @@ pub struct OfArgs {
     /// /BUCKET, /BUCKET/DIRECTORY or /@TENANT/BUCKET; it need not be there
     path: String,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// A place, and whose it shall be.
@@ -132,7 +132,7 @@ pub struct OwnArgs {
     #[arg(long, conflicts_with = "group")]
     nobody: bool,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// One group.
@@ -141,7 +141,7 @@ pub struct GroupArgs {
     /// The group: [TENANT:]NAME
     name: String,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// The groups of a tenant.
@@ -151,7 +151,7 @@ pub struct GroupListArgs {
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// A user of a group.
@@ -162,7 +162,7 @@ pub struct MemberArgs {
     /// The user's name in the same tenant
     user: String,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 impl HolderArgs {
@@ -251,7 +251,11 @@ pub(super) fn group<O: OpenEngine>(command: GroupCommand, opener: &O) -> Command
     answer(&shared, opener, request)
 }
 
-fn answer<O: OpenEngine>(shared: &Shared, opener: &O, request: IdentityRequest) -> CommandResult {
+fn answer<O: OpenEngine>(
+    shared: &CommonArgs,
+    opener: &O,
+    request: IdentityRequest,
+) -> CommandResult {
     let Reply::Identity(reply) = ask(shared, opener, Request::Identity(request))? else {
         return Err(strange());
     };

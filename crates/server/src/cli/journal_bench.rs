@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 use dewar_env::{Disk, Env, RealDisk, RealDiskConfig};
-use dewar_journal::{Journal, JournalConfig, Room};
+use dewar_journal::{Journal, JournalConfig, LogReserve};
 use dewar_types::{DiskId, Error, ErrorKind};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -79,7 +79,7 @@ pub(super) fn run(args: &JournalBenchArgs) -> CommandResult {
             eprintln!("warning: {} stays: {error}", folder.display());
         }
     }
-    tell(&rows?, args.json)?;
+    print_report(&rows?, args.json)?;
     Ok(0)
 }
 
@@ -99,7 +99,7 @@ fn make_folders(folders: &[PathBuf], made: &mut Vec<PathBuf>) -> Result<(), Comm
     Ok(())
 }
 
-fn tell(rows: &[Row], json: bool) -> Result<(), CommandError> {
+fn print_report(rows: &[Row], json: bool) -> Result<(), CommandError> {
     if json {
         return columns::print_json(&rows);
     }
@@ -208,7 +208,7 @@ async fn write(
     let mut took = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let start = env.clock.elapsed();
-        let permit = journal.admit(body.len(), Room::Ordinary).await?;
+        let permit = journal.admit(body.len(), LogReserve::Ordinary).await?;
         let seq = journal.append(permit, std::slice::from_ref(&body))?;
         journal.durable(seq).await?;
         took.push(env.clock.elapsed() - start);

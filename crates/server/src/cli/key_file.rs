@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::accounts::{Shared, ask, strange};
+use super::accounts::{CommonArgs, ask, strange};
 use super::columns::{print, print_json, table};
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use crate::admin::{KeyFileReply, KeyFileRequest, MasterKeyInfo, Reply, Request};
@@ -28,7 +28,7 @@ pub enum KeyFileCommand {
 #[derive(Debug, Args)]
 pub struct KeyFileListArgs {
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// One key.
@@ -41,7 +41,7 @@ pub struct RetireArgs {
     #[arg(long)]
     end_sessions: bool,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// For whom.
@@ -58,7 +58,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 pub(super) fn key_file<O: OpenEngine>(command: KeyFileCommand, opener: &O) -> CommandResult {

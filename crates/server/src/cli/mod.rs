@@ -22,9 +22,9 @@ mod journal_bench;
 mod key_file;
 mod quota;
 mod run;
+mod server_target;
 mod share;
 pub(crate) mod status;
-mod target;
 mod upkeep;
 mod uploads;
 
@@ -50,8 +50,8 @@ pub use identity::{GroupCommand, PolicyCommand};
 pub use journal_bench::JournalBenchArgs;
 pub use key_file::KeyFileCommand;
 pub use quota::QuotaCommand;
+pub use server_target::ServerTarget;
 pub use share::{LoginShare, ShareArgs};
-pub use target::Target;
 pub use upkeep::{FsckArgs, ScrubArgs};
 
 /// What the server's side can be told to do.
@@ -147,7 +147,7 @@ pub struct DemoArgs {
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     #[command(flatten)]
-    target: Target,
+    target: ServerTarget,
     /// Print JSON
     #[arg(long)]
     json: bool,

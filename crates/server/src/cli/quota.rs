@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::accounts::{Shared, ask, strange};
+use super::accounts::{CommonArgs, ask, strange};
 use super::columns::{amount, print, print_json, table_or};
 use super::exit::CommandResult;
 use crate::admin::{QuotaInfo, QuotaLimits, QuotaRequest, Reply, Request};
@@ -26,7 +26,7 @@ pub enum QuotaCommand {
 #[derive(Debug, Args)]
 pub struct QuotaListArgs {
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// Something that can be limited.
@@ -36,7 +36,7 @@ pub struct TargetArgs {
     /// default tenant)
     target: String,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// Limits.
@@ -48,7 +48,7 @@ pub struct QuotaSetArgs {
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// At least one of these.

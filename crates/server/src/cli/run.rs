@@ -7,15 +7,15 @@ use dewar_store::engine::LossReport;
 
 use super::columns::print;
 use super::exit::{CommandError, CommandResult, FAILED, FORCED};
-use super::target::load;
+use super::server_target::load;
 use super::{DemoArgs, ServeArgs};
 use crate::config::Config;
 use crate::config::check::{Finding, Severity, findings};
 use crate::demo::{Demo, default_folder, instructions, program};
-use crate::engine::{Engine, LossCode, OpenEngine, Purpose};
+use crate::engine::{LossCode, OpenEngine, Purpose, ServedStore};
 use crate::listener::BoxError;
 use crate::log;
-use crate::process::{End, Plan, Signals, prepare, run};
+use crate::process::{End, ProcessPlan, Signals, prepare, run};
 use crate::serve::{Endpoints, Running, StartError};
 
 /// Runs one command on a small runtime.
@@ -51,7 +51,7 @@ pub(super) fn serve<O: OpenEngine>(args: ServeArgs, opener: &O) -> CommandResult
     let runtime = runtime(&mut tokio::runtime::Builder::new_multi_thread())?;
     let end = runtime.block_on(async {
         let signals = Signals::listen().map_err(failed)?;
-        let plan = Plan {
+        let plan = ProcessPlan {
             config,
             reload: || load(args.config.as_deref()),
             ready_file: args.ready_file.as_deref(),
@@ -95,7 +95,7 @@ pub(super) fn demo<O: OpenEngine>(args: DemoArgs, opener: &O) -> CommandResult {
     let runtime = runtime(&mut tokio::runtime::Builder::new_multi_thread())?;
     let end = runtime.block_on(async {
         let signals = Signals::listen().map_err(failed)?;
-        let plan = Plan {
+        let plan = ProcessPlan {
             config: demo.config.clone(),
             reload: || demo.load(args.port_base),
             ready_file: args.ready_file.as_deref(),
@@ -109,10 +109,10 @@ pub(super) fn demo<O: OpenEngine>(args: DemoArgs, opener: &O) -> CommandResult {
     end.map(code_of)
 }
 
-async fn fill<E: Engine>(
+async fn fill<E: ServedStore>(
     demo: &Demo,
     running: &Running<E>,
-) -> Result<Option<crate::serve::Shown>, StartError> {
+) -> Result<Option<crate::serve::DemoCredentials>, StartError> {
     let shown = demo.fill(running).await?;
     let region = running.config().s3.region;
     say(&instructions(

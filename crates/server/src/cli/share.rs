@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::accounts::{Shared, ask, strange};
+use super::accounts::{CommonArgs, ask, strange};
 use super::columns::{print, print_json, table_or};
 use super::exit::{CommandError, CommandResult, USAGE};
 use crate::admin::{Reply, Request, ShareInfo, ShareRequest};
@@ -59,7 +59,7 @@ pub(super) struct NewShareArgs {
     #[arg(long, value_name = "FILE", requires = "login")]
     ca: Option<PathBuf>,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// A share that a login makes at an S3 door.
@@ -122,7 +122,7 @@ impl ShareArgs {
 #[derive(Debug, Args)]
 pub(super) struct ShareListArgs {
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// One share.
@@ -131,7 +131,7 @@ pub(super) struct ShareRevokeArgs {
     /// What `share` and `share list` call it
     id: String,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 pub(super) fn share<O: OpenEngine>(args: ShareArgs, opener: &O) -> CommandResult {

@@ -5,20 +5,20 @@ use std::iter;
 use super::columns::{amount, table};
 use super::exit::{CommandError, CommandResult};
 use super::run::block_on;
-use super::target::{Target, running};
+use super::server_target::{ServerTarget, running};
 use super::{accounts, disks, uploads};
 use crate::admin::{
     DiskStatus, FULL, LedgerInfo, LedgerLineInfo, NO_IDENTITY, NO_RIGHT, NOWHERE, PoolInfo, Reply,
     Request, Status,
 };
-use crate::trouble::Trouble;
+use crate::health::HealthIssue;
 
 /// With `check`: what is less than it should be.
 const DEGRADED: u8 = 1;
 /// With `check`: something can be lost or is not served.
 const CRITICAL: u8 = 2;
 
-pub(super) fn run(target: &Target, json: bool, check: bool) -> CommandResult {
+pub(super) fn run(target: &ServerTarget, json: bool, check: bool) -> CommandResult {
     let reply = block_on(async {
         let mut client = running(target).await?;
         Ok(client.ask(&Request::Status {}).await?)
@@ -173,7 +173,7 @@ fn told_as_one(lines: &[LedgerLineInfo]) -> Vec<LedgerLineInfo> {
 }
 
 /// The worst first.
-fn findings(status: &Status) -> Vec<Trouble> {
+fn findings(status: &Status) -> Vec<HealthIssue> {
     let mut findings = Vec::new();
     let ledger = &status.ledger;
     // Whether disks are to blame that may come back.
@@ -223,19 +223,19 @@ fn findings(status: &Status) -> Vec<Trouble> {
             }
             _ => "repair does what it can by itself; `dewar fsck` names the objects",
         };
-        findings.push(Trouble {
+        findings.push(HealthIssue {
             what,
             advice: advice.to_owned(),
         });
     }
     if !status.pool.main.writable {
-        findings.push(Trouble {
+        findings.push(HealthIssue {
             what: "writes are refused".to_owned(),
             advice: "see the notes below for the reason".to_owned(),
         });
     }
     for further in status.pool.further.iter().filter(|pool| !pool.writable) {
-        findings.push(Trouble {
+        findings.push(HealthIssue {
             what: format!("writes into the pool {} are refused", further.name),
             advice: "see the notes below for the reason".to_owned(),
         });
@@ -251,13 +251,13 @@ fn findings(status: &Status) -> Vec<Trouble> {
         };
         let known = emptied.or_else(|| about(&disk.state, path, &name, detail));
         if let Some((what, advice)) = known {
-            findings.push(Trouble { what, advice });
+            findings.push(HealthIssue { what, advice });
         }
     }
     findings.extend(status.troubles.iter().cloned());
     let repair = &status.repair;
     if repair.resting > 0 {
-        findings.push(Trouble {
+        findings.push(HealthIssue {
             what: format!("the repair of {} blobs failed", repair.resting),
             advice: "it is tried again by itself, after minutes at most and at once when a disk returns; \
                      the log says why it failed"
@@ -268,10 +268,10 @@ fn findings(status: &Status) -> Vec<Trouble> {
 }
 
 /// What is wrong with the catalog.
-fn about_catalog(ledger: &LedgerInfo) -> Vec<Trouble> {
+fn about_catalog(ledger: &LedgerInfo) -> Vec<HealthIssue> {
     let mut findings = Vec::new();
     if ledger.catalog_lost > 0 {
-        findings.push(Trouble {
+        findings.push(HealthIssue {
             what: format!(
                 "{} pieces of the catalog index are damaged on every disk: what they name CANNOT BE FOUND, \
                  but for what is in memory",
@@ -280,7 +280,7 @@ fn about_catalog(ledger: &LedgerInfo) -> Vec<Trouble> {
             advice: disks::CATALOG_LOST_ADVICE.to_owned(),
         });
     } else if ledger.catalog < ledger.full {
-        findings.push(Trouble {
+        findings.push(HealthIssue {
             what: format!(
                 "the catalog survives {} instead of {}",
                 more_failures(ledger.catalog.max(0)),
@@ -290,7 +290,7 @@ fn about_catalog(ledger: &LedgerInfo) -> Vec<Trouble> {
         });
     }
     if ledger.unsettled {
-        findings.push(Trouble {
+        findings.push(HealthIssue {
             what: disks::UNSETTLED.to_owned(),
             advice: format!(
                 "they are kept, and are in no figure here. No disk is emptied before that is settled: {}",

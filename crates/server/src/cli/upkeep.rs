@@ -6,12 +6,12 @@ use clap::Args;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::accounts::{Shared, strange};
+use super::accounts::{CommonArgs, strange};
 use super::columns::{amount, print, print_json, table};
 use super::disks::{CATALOG_LOST_ADVICE, SETTLE, UNSETTLED, ledger_text, left, named};
 use super::exit::{CommandError, CommandResult, FAILED};
 use super::run::block_on;
-use super::target::{Reached, reach, running};
+use super::server_target::{AdminAccess, reach, running};
 use crate::admin::{
     AtRiskInfo, DangerInfo, DiskInfo, FsckInfo, LedgerLineInfo, Reply, Request, ScrubInfo,
 };
@@ -32,7 +32,7 @@ pub struct ScrubArgs {
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// How deep to look.
@@ -42,7 +42,7 @@ pub struct FsckArgs {
     #[arg(long)]
     deep: bool,
     #[command(flatten)]
-    shared: Shared,
+    shared: CommonArgs,
 }
 
 /// Asks for a scrub and shows how it fares until it is over: exit code 1 when something was found bad, or
@@ -149,7 +149,7 @@ pub(super) fn fsck<O: OpenEngine>(args: &FsckArgs, opener: &O) -> CommandResult 
     block_on(reach(
         &args.shared.target,
         opener,
-        async |reached: &mut Reached| {
+        async |reached: &mut AdminAccess| {
             // A person wants to know which disks it was.
             let by_disk = args.deep && !json;
             let before = match by_disk {
@@ -160,7 +160,7 @@ pub(super) fn fsck<O: OpenEngine>(args: &FsckArgs, opener: &O) -> CommandResult 
             if let Some(error) = &found.error {
                 return Err(CommandError::new(FAILED, error));
             }
-            tell(reached, &found, json).await?;
+            print_report(reached, &found, json).await?;
             if by_disk {
                 print(&disks_text(&before, &disks(reached).await?))?;
             }
@@ -169,7 +169,7 @@ pub(super) fn fsck<O: OpenEngine>(args: &FsckArgs, opener: &O) -> CommandResult 
     ))
 }
 
-async fn disks(reached: &mut Reached) -> Result<Vec<DiskInfo>, CommandError> {
+async fn disks(reached: &mut AdminAccess) -> Result<Vec<DiskInfo>, CommandError> {
     match reached.ask(Request::DiskList {}).await? {
         Reply::Disks(disks) => Ok(disks),
         _ => Err(strange()),
@@ -204,7 +204,7 @@ fn disks_text(before: &[DiskInfo], after: &[DiskInfo]) -> String {
     text
 }
 
-async fn check(reached: &mut Reached, deep: bool) -> Result<FsckInfo, CommandError> {
+async fn check(reached: &mut AdminAccess, deep: bool) -> Result<FsckInfo, CommandError> {
     let Reply::Done = reached.ask(Request::FsckStart { deep }).await? else {
         return Err(strange());
     };
@@ -237,7 +237,11 @@ fn is_sound(found: &FsckInfo) -> bool {
 }
 
 /// Says what was found, and names every object at risk: page by page, however many there are.
-async fn tell(reached: &mut Reached, found: &FsckInfo, json: bool) -> Result<(), CommandError> {
+async fn print_report(
+    reached: &mut AdminAccess,
+    found: &FsckInfo,
+    json: bool,
+) -> Result<(), CommandError> {
     let more = found.ledger.as_ref().is_some_and(|ledger| ledger.more);
     match (json, more) {
         (true, false) => return print_json(found),

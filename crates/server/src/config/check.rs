@@ -12,7 +12,7 @@ use dewar_data::pool::IDENTITY_FILE;
 
 use super::keys::Config;
 use crate::keytab::Keytab;
-use crate::store_engine::roster::knows_pool;
+use crate::store_engine::pool_state_file::knows_pool;
 use crate::tls;
 
 /// How bad a finding is.
@@ -46,9 +46,9 @@ impl fmt::Display for Finding {
 }
 
 #[derive(Default)]
-struct Findings(Vec<Finding>);
+struct KnownBadShards(Vec<Finding>);
 
-impl Findings {
+impl KnownBadShards {
     fn error(&mut self, key: &'static str, message: impl Into<String>) {
         self.add(Severity::Error, key, message.into());
     }
@@ -70,7 +70,7 @@ impl Findings {
 /// folders and files it names and changes nothing.
 #[must_use]
 pub fn findings(config: &Config) -> Vec<Finding> {
-    let mut findings = Findings::default();
+    let mut findings = KnownBadShards::default();
     layout(config, &mut findings);
     further_pools(config, &mut findings);
     disks(config, &mut findings);
@@ -81,7 +81,7 @@ pub fn findings(config: &Config) -> Vec<Finding> {
     findings.0
 }
 
-fn testing(config: &Config, findings: &mut Findings) {
+fn testing(config: &Config, findings: &mut KnownBadShards) {
     if config.testing != Config::default().testing {
         let message =
             "set: these keys are for tests of Dewar itself; remove them from a real server";
@@ -89,7 +89,7 @@ fn testing(config: &Config, findings: &mut Findings) {
     }
 }
 
-fn layout(config: &Config, findings: &mut Findings) {
+fn layout(config: &Config, findings: &mut KnownBadShards) {
     let disks = config.pool.disks.len();
     let layout = config.layout();
     let losses = usize::from(layout.m);
@@ -135,7 +135,7 @@ fn layout(config: &Config, findings: &mut Findings) {
     }
 }
 
-fn further_pools(config: &Config, findings: &mut Findings) {
+fn further_pools(config: &Config, findings: &mut KnownBadShards) {
     let pools = config.further_pools();
     for (n, pool) in pools.iter().enumerate() {
         let (name, layout, disks) = (&pool.name, pool.layout, pool.disks.len());
@@ -173,7 +173,7 @@ fn further_pools(config: &Config, findings: &mut Findings) {
     }
 }
 
-fn disks(config: &Config, findings: &mut Findings) {
+fn disks(config: &Config, findings: &mut KnownBadShards) {
     let disks: Vec<PathBuf> = config.folders().into_iter().map(|(disk, _)| disk).collect();
     let disks = &disks;
     for (i, disk) in disks.iter().enumerate() {
@@ -226,7 +226,7 @@ fn disks(config: &Config, findings: &mut Findings) {
     }
 }
 
-fn outside_disks(config: &Config, findings: &mut Findings) {
+fn outside_disks(config: &Config, findings: &mut KnownBadShards) {
     let key = config.master_key_file();
     let state = &config.server.state_dir;
     for (disk, _) in &config.folders() {
@@ -246,7 +246,7 @@ fn outside_disks(config: &Config, findings: &mut Findings) {
     }
 }
 
-fn doors(config: &Config, findings: &mut Findings) {
+fn doors(config: &Config, findings: &mut KnownBadShards) {
     let s3 = &config.s3;
     if s3.listen.is_empty() {
         findings.warning("s3.listen", "empty: nobody can reach an object");
@@ -309,7 +309,7 @@ fn doors(config: &Config, findings: &mut Findings) {
     }
 }
 
-fn xrootd(config: &Config, findings: &mut Findings) {
+fn xrootd(config: &Config, findings: &mut KnownBadShards) {
     let xrootd = &config.xrootd;
     let tls = match (&xrootd.tls_certificate_file, &xrootd.tls_key_file) {
         (Some(certificate), Some(key)) => {

@@ -62,7 +62,7 @@ fn is_translation(text: &str) -> bool {
 }
 
 fn is_tpc_source(text: &str) -> bool {
-    dewar_xrootd::Source::parse(text).is_some()
+    dewar_xrootd::AllowRule::parse(text).is_some()
 }
 
 fn is_network(text: &str) -> bool {
@@ -70,11 +70,11 @@ fn is_network(text: &str) -> bool {
 }
 
 fn is_elsewhere(text: &str) -> bool {
-    dewar_xrootd::Elsewhere::parse(text).is_some()
+    dewar_xrootd::RedirectTarget::parse(text).is_some()
 }
 
 fn is_when(text: &str) -> bool {
-    dewar_xrootd::When::parse(text).is_some()
+    dewar_xrootd::RedirectMode::parse(text).is_some()
 }
 
 fn is_provider_host(text: &str) -> bool {

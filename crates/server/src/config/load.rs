@@ -29,14 +29,14 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Where a value stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ValueOrigin {
     /// A line of the file, counted from one.
     Line(PathBuf, usize),
     /// An environment variable.
     Variable(String),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line(file, line) => write!(f, "{}:{line}", file.display()),
@@ -49,7 +49,7 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where it stands.
-    pub origin: Origin,
+    pub origin: ValueOrigin,
     /// What is wrong and what would be right.
     pub message: String,
 }
@@ -98,25 +98,25 @@ fn lines(problems: &[Problem]) -> String {
 
 /// A value that was found, with where.
 #[derive(Debug)]
-pub(super) struct Given {
+pub(super) struct ConfigEntry {
     pub(super) raw: Raw,
-    pub(super) origin: Origin,
+    pub(super) origin: ValueOrigin,
     pub(super) base: PathBuf,
 }
 
 /// All values that were found, and what was wrong with them.
 #[derive(Debug, Default)]
 pub(super) struct Values {
-    given: BTreeMap<String, Given>,
+    given: BTreeMap<String, ConfigEntry>,
     problems: Vec<Problem>,
 }
 
 impl Values {
-    pub(super) fn take(&mut self, key: &Key) -> Option<Given> {
+    pub(super) fn take(&mut self, key: &Key) -> Option<ConfigEntry> {
         self.given.remove(&key.path())
     }
 
-    pub(super) fn refuse(&mut self, origin: Origin, key: &Key, reason: &str) {
+    pub(super) fn refuse(&mut self, origin: ValueOrigin, key: &Key, reason: &str) {
         let range = key.range.to_string();
         let range = if range.is_empty() || reason.contains(&range) {
             String::new()
@@ -126,13 +126,13 @@ impl Values {
         self.note(origin, format!("{}: {reason}{range}", key.path()));
     }
 
-    fn note(&mut self, origin: Origin, message: String) {
+    fn note(&mut self, origin: ValueOrigin, message: String) {
         self.problems.push(Problem { origin, message });
     }
 
     /// The text of a file; `base` is where its relative paths start.
     fn add_text(&mut self, text: &str, file: &Path, base: &Path) {
-        let at = |offset: usize| Origin::Line(file.to_path_buf(), line_of(text, offset));
+        let at = |offset: usize| ValueOrigin::Line(file.to_path_buf(), line_of(text, offset));
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let span = error.span().unwrap_or(0..0);
@@ -162,7 +162,7 @@ impl Values {
                 let origin = at(name.span().start);
                 match section.keys.iter().find(|key| key.name == name.get_ref()) {
                     Some(key) => {
-                        let given = Given {
+                        let given = ConfigEntry {
                             raw: raw(value),
                             origin,
                             base: base.to_path_buf(),
@@ -175,7 +175,7 @@ impl Values {
         }
     }
 
-    fn unknown_section(&mut self, origin: Origin, name: &str) {
+    fn unknown_section(&mut self, origin: ValueOrigin, name: &str) {
         let sections = SECTIONS.iter().map(|section| section.name.to_owned());
         // A key that was written above every table belongs to some table.
         let message = match keys::all().find(|key| key.name == name) {
@@ -194,7 +194,7 @@ impl Values {
         self.note(origin, message);
     }
 
-    fn unknown_key(&mut self, origin: Origin, section: &Section, name: &str) {
+    fn unknown_key(&mut self, origin: ValueOrigin, section: &Section, name: &str) {
         // The same name in another table is nearer than a similar one in this.
         let elsewhere = keys::all().find(|key| key.name == name).map(Key::path);
         let here = || section.keys.iter().map(Key::path);
@@ -215,7 +215,7 @@ impl Values {
         // Where the process was started.
         let base = folder_of(Path::new("file"));
         for (name, value) in found {
-            let origin = Origin::Variable(name.clone());
+            let origin = ValueOrigin::Variable(name.clone());
             let Some(key) = keys::all().find(|key| key.variable() == name) else {
                 let near = nearest(&name, keys::all().map(Key::variable));
                 let meant = meant(near, "`dewar config explain`");
@@ -226,7 +226,7 @@ impl Values {
                 self.note(origin, format!("{}: not UTF-8", key.path()));
                 continue;
             };
-            let given = Given {
+            let given = ConfigEntry {
                 raw: Raw::Untyped(text),
                 origin,
                 base: base.clone(),

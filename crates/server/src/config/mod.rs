@@ -17,7 +17,7 @@ pub use keys::{
     Accounts, Audit, Config, FurtherPool, Log, Metrics, Pool, S3, SECTIONS, Security, Server,
     Xrootd, all, find,
 };
-pub use load::{ConfigError, Origin, Problem};
+pub use load::{ConfigError, Problem, ValueOrigin};
 pub use table::{Key, Range, Reload, Section};
 pub(crate) use value::parse_duration;
 pub use value::{ByteSize, Field, LayoutChoice, LogFormat, LogLevel, Raw};

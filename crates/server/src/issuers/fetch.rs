@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::trusted::Trusted;
+use crate::trust_store::TrustStore;
 
 /// For connecting, TLS included, and for the whole of one answer.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ pub(super) enum Body {
 /// Fetches, with the certificates that the system trusts.
 #[derive(Default)]
 pub(super) struct Fetcher {
-    trusted: Trusted,
+    trusted: TrustStore,
 }
 
 fn failed(url: &str, why: impl std::fmt::Display) -> Error {

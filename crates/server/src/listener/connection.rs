@@ -23,7 +23,7 @@ use tokio_rustls::rustls::ProtocolVersion;
 use tracing::instrument::Instrumented;
 use tracing::{Instrument as _, Span};
 
-use super::account::Account;
+use super::request_log::RequestRecord;
 use super::watch::{Inlet, Overdue, RequestBody, ResponseBody, Watch, WatchedSocket};
 use crate::tls::Tls;
 
@@ -314,7 +314,7 @@ impl<F: Front> Service<Request<Incoming>> for Watched<F> {
             tls: self.tls,
         };
         let watch = Arc::clone(&self.watch);
-        let account = Account::open(&self.slot, arrival, request.method(), watch);
+        let account = RequestRecord::open(&self.slot, arrival, request.method(), watch);
         // At every level: a warning that does not say which request it is about helps nobody.
         let span = tracing::error_span!("request", request_id = %arrival.id);
         let (mut parts, body) = request.into_parts();
@@ -338,7 +338,7 @@ impl<F: Front> Service<Request<Incoming>> for Watched<F> {
 struct Answer<A> {
     /// Boxed: fronts' futures are large, and hyper moves this one.
     answer: Pin<Box<Instrumented<A>>>,
-    open: Option<(Account, Span)>,
+    open: Option<(RequestRecord, Span)>,
     /// It waits for `100 Continue`, which hyper does not send since there is no body.
     expects_in_vain: bool,
 }

@@ -20,9 +20,9 @@
 //! connection is half-closed and drained for a moment before it is closed, and the answer says that it
 //! will be.
 
-mod account;
 mod connection;
 mod metrics;
+mod request_log;
 mod slot;
 mod stop;
 mod watch;
@@ -44,14 +44,14 @@ use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use crate::health::HealthIssue;
 use crate::tls::Tls;
-use crate::trouble::Trouble;
 
-pub use account::{ACCESS, Told};
 pub use dewar_types::RequestId;
 pub use metrics::{
     CopyFamilies, CopyMetrics, DoorMetrics, ListenerMetrics, RequestLabels, VerbLabels,
 };
+pub use request_log::{ACCESS, RequestSummary};
 use slot::RefusedConnection;
 pub use slot::{ConnectionSlot, Slots};
 pub use stop::Stop;
@@ -143,7 +143,7 @@ pub trait SocketFront: Send + Sync + 'static {
     }
 
     /// What is wrong with what it depends on.
-    fn troubles(&self) -> Vec<Trouble> {
+    fn troubles(&self) -> Vec<HealthIssue> {
         Vec::new()
     }
 }
@@ -159,7 +159,7 @@ pub trait Front: Clone + Send + Sync + 'static {
     type Future: Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
 
     /// Answers one request; its extensions hold an [`Arrival`], its [`RequestId`] and the connection as an
-    /// `Arc<dyn AcceptedConnection>`. An answer may have a [`Told`] among its own.
+    /// `Arc<dyn AcceptedConnection>`. An answer may have a [`RequestSummary`] among its own.
     fn call(&self, request: Request<RequestBody>) -> Self::Future;
 
     /// The whole answer to a client for which there is no room, after which its connection is closed.
@@ -209,7 +209,7 @@ impl ListenError {
 }
 
 /// What all listeners of one door share.
-pub struct Door {
+pub struct ListenerContext {
     /// Its name in logs and metrics, like `s3`.
     pub name: &'static str,
     /// May be exchanged at any time.
@@ -232,7 +232,7 @@ pub struct Door {
 /// However many connections there are, a body is not read in smaller pieces.
 const READ_BYTES_MIN: usize = 64 * 1024;
 
-impl Door {
+impl ListenerContext {
     /// The largest read of a connection that begins now.
     fn read_bytes(&self) -> usize {
         let share = self.read_bytes_total / self.slots.open().max(1);
@@ -275,7 +275,7 @@ impl Listener {
     }
 
     /// Accepts connections for `front` until `stop`, in a task of its own.
-    pub fn serve<F: Front>(self, door: Arc<Door>, front: F, stop: &Stop) {
+    pub fn serve<F: Front>(self, door: Arc<ListenerContext>, front: F, stop: &Stop) {
         let tracked = stop.clone();
         let (busy, tls) = (front.busy(), door.tls.clone());
         let begin = move |socket, peer, slot: ConnectionSlot, stop: &Stop| {
@@ -304,7 +304,12 @@ impl Listener {
     }
 
     /// Accepts connections for a front of another protocol until `stop`, in a task of its own.
-    pub fn serve_sockets(self, door: Arc<Door>, front: Arc<dyn SocketFront>, stop: &Stop) {
+    pub fn serve_sockets(
+        self,
+        door: Arc<ListenerContext>,
+        front: Arc<dyn SocketFront>,
+        stop: &Stop,
+    ) {
         let tracked = stop.clone();
         stop.spawn(async move {
             let begin = |told: CancellationToken| {
@@ -350,7 +355,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 async fn accept(
     tcp: &TcpListener,
-    door: Arc<Door>,
+    door: Arc<ListenerContext>,
     stop: &Stop,
     until: impl Future<Output = ()>,
     refuse: impl Fn(TcpStream, Option<RefusedConnection>, &Stop),

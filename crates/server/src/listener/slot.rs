@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use dewar_auth::AcceptedConnection;
 use parking_lot::Mutex;
 
-use super::{Door, Limits};
+use super::{Limits, ListenerContext};
 
 /// Every address may hold so many connections: a browser or a transfer tool opens a few at once.
 const ADDRESS_MIN: usize = 16;
@@ -70,14 +70,14 @@ fn share(limits: &Limits, address: IpAddr) -> usize {
 
 /// One of the connections that a door may have open, until it is dropped.
 pub struct ConnectionSlot {
-    pub(super) door: Arc<Door>,
+    pub(super) door: Arc<ListenerContext>,
     block: IpAddr,
     is_guest: AtomicBool,
 }
 
 impl ConnectionSlot {
     /// `None` if the door has no connection left, or none for this address.
-    pub(super) fn take(door: &Arc<Door>, address: IpAddr) -> Option<Self> {
+    pub(super) fn take(door: &Arc<ListenerContext>, address: IpAddr) -> Option<Self> {
         let limits = door.limits.load();
         let (max, share) = (limits.connections_max, share(&limits, address));
         let block = block(address);
@@ -143,11 +143,11 @@ impl Drop for ConnectionSlot {
 }
 
 /// A connection that is being refused, until it is dropped.
-pub(super) struct RefusedConnection(Arc<Door>);
+pub(super) struct RefusedConnection(Arc<ListenerContext>);
 
 impl RefusedConnection {
     /// `None` if as many as may be are being refused.
-    pub(super) fn take(door: &Arc<Door>) -> Option<Self> {
+    pub(super) fn take(door: &Arc<ListenerContext>) -> Option<Self> {
         let part = door.limits.load().connections_max / REFUSALS_PART;
         let max = part.clamp(1, REFUSALS_MAX);
         let refusals = &door.slots.refusals;

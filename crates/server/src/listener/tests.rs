@@ -89,7 +89,7 @@ async fn pass(time: Duration) {
 
 struct Running {
     address: SocketAddr,
-    door: Arc<Door>,
+    door: Arc<ListenerContext>,
     stop: Stop,
     /// Requests that reached the service.
     begun: Arc<AtomicUsize>,
@@ -127,17 +127,17 @@ async fn answer(request: Request<RequestBody>) -> Result<Response<Full<Bytes>>, 
     };
     let user = (body == "ann").then(|| "ann".to_owned());
     let mut response = Response::new(Full::new(body));
-    response.extensions_mut().insert(Told {
+    response.extensions_mut().insert(RequestSummary {
         user,
-        ..Told::default()
+        ..RequestSummary::default()
     });
     let id = arrival.id.to_string().parse().expect("header");
     response.headers_mut().insert("x-request-id", id);
     Ok(response)
 }
 
-pub(super) fn door(limits: Limits, tls: Option<Arc<Tls>>) -> Arc<Door> {
-    Arc::new(Door {
+pub(super) fn door(limits: Limits, tls: Option<Arc<Tls>>) -> Arc<ListenerContext> {
+    Arc::new(ListenerContext {
         name: "test",
         limits: ArcSwap::from_pointee(limits),
         tls,

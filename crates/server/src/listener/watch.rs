@@ -28,7 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::account::Account;
+use super::request_log::RequestRecord;
 use super::{BoxError, Limits};
 
 /// Why a connection was closed by its timer.
@@ -420,7 +420,7 @@ impl Drop for InFlight {
 /// makes it runs in the request's span.
 pub(super) struct ResponseBody<B> {
     pub(super) inner: B,
-    pub(super) account: Account,
+    pub(super) account: RequestRecord,
     pub(super) span: Span,
 }
 

@@ -25,12 +25,12 @@ pub enum Readiness {
 
 /// Answers questions about the server.
 #[derive(Clone)]
-pub struct Endpoint {
+pub struct MetricsEndpoint {
     metrics: Metrics,
     readiness: Arc<dyn Fn() -> Readiness + Send + Sync>,
 }
 
-impl Endpoint {
+impl MetricsEndpoint {
     /// Shows `metrics`; `readiness` is asked for every `/ready` and must not block.
     pub fn new(
         metrics: Metrics,
@@ -70,7 +70,7 @@ impl Endpoint {
     }
 }
 
-impl Service<Request<RequestBody>> for Endpoint {
+impl Service<Request<RequestBody>> for MetricsEndpoint {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
@@ -101,7 +101,7 @@ mod tests {
         counters.accepted.inc_by(3);
         let ready = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&ready);
-        let endpoint = Endpoint::new(metrics.clone(), move || {
+        let endpoint = MetricsEndpoint::new(metrics.clone(), move || {
             if asked.load(Relaxed) {
                 Readiness::Ready
             } else {

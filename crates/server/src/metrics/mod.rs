@@ -10,7 +10,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-pub use endpoint::{Endpoint, Readiness};
+pub use endpoint::{MetricsEndpoint, Readiness};
 
 /// Everything that is counted. Clones are the same registry: parts of the server register their
 /// families while the endpoint already shows the others.

@@ -25,19 +25,19 @@ use crate::admin::{self, AdminSocket, DoorStatus, SocketError};
 use crate::config::check::{Finding, Severity, findings};
 use crate::config::{Config, ConfigError, Reload};
 use crate::demo::DemoError;
-use crate::engine::{Doors, Engine, OpenEngine, Purpose};
+use crate::engine::{Doors, OpenEngine, Purpose, ServedStore};
+use crate::health::HealthIssue;
 use crate::listener::{
-    BoxError, Door, DoorMetrics, Limits, ListenError, Listener, RequestIds, Slots, SocketFront,
-    Stop,
+    BoxError, DoorMetrics, Limits, ListenError, Listener, ListenerContext, RequestIds, Slots,
+    SocketFront, Stop,
 };
 use crate::lock::{LockError, StateLock};
 use crate::log::Logging;
-use crate::metrics::{Endpoint, Metrics, Readiness};
+use crate::metrics::{Metrics, MetricsEndpoint, Readiness};
 use crate::process::connections_within;
 use crate::ready::{FileError, Ready, ReadyEndpoint, ReadyFile, ReadyS3};
-use crate::store_engine::roster::with_added;
+use crate::store_engine::pool_state_file::with_added;
 use crate::tls::{Tls, TlsError};
-use crate::trouble::Trouble;
 
 /// Largest read from a socket while an S3 body streams (PERFORMANCE figures: half the CPU of
 /// 64 KiB reads).
@@ -68,7 +68,7 @@ const METRICS_STOP_TIME: Duration = Duration::from_secs(1);
 pub enum StartError {
     /// The configuration contradicts itself or the machine.
     #[error("{}", lines(.0))]
-    Findings(Vec<Finding>),
+    KnownBadShards(Vec<Finding>),
     /// Another process uses the state folder.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -133,12 +133,12 @@ const SERVING: u8 = 1;
 const STOPPING: u8 = 2;
 
 /// A server that serves.
-pub struct Running<E: Engine> {
+pub struct Running<E: ServedStore> {
     engine: Arc<E>,
     config: Mutex<Config>,
     endpoints: Endpoints,
-    s3: Arc<Door>,
-    xrootd: Arc<Door>,
+    s3: Arc<ListenerContext>,
+    xrootd: Arc<ListenerContext>,
     stage: Arc<AtomicU8>,
     doors: Stop,
     metrics: Stop,
@@ -174,7 +174,7 @@ pub async fn start_for<O: OpenEngine>(
     let mut errors = findings(&all);
     errors.retain(|finding| finding.severity == Severity::Error);
     if !errors.is_empty() {
-        return Err(StartError::Findings(errors));
+        return Err(StartError::KnownBadShards(errors));
     }
     let lock = StateLock::take(&config.server.state_dir)?;
     let s3_listeners = bind(&config.s3.listen).await?;
@@ -198,7 +198,7 @@ pub async fn start_for<O: OpenEngine>(
     let ids = Arc::new(RequestIds::new(&*env.rng));
     let doors_metrics = metrics.register(DoorMetrics::register);
     let door = |name, limits, tls, read_bytes_max| {
-        Arc::new(Door {
+        Arc::new(ListenerContext {
             name,
             limits: ArcSwap::from_pointee(limits),
             tls,
@@ -224,7 +224,7 @@ pub async fn start_for<O: OpenEngine>(
     let metrics_stop = Stop::new();
     let endpoint = {
         let (stage, opened) = (Arc::clone(&stage), Arc::clone(&opened));
-        Endpoint::new(metrics.clone(), move || readiness(&stage, &opened))
+        MetricsEndpoint::new(metrics.clone(), move || readiness(&stage, &opened))
     };
     for listener in metrics_listeners {
         listener.serve(Arc::clone(&metrics_door), endpoint.clone(), &metrics_stop);
@@ -276,9 +276,9 @@ pub async fn start_for<O: OpenEngine>(
 
 /// What is wrong with certificates, and with what the door of XRootD depends on.
 fn troubles(
-    doors: [&Arc<Door>; 2],
+    doors: [&Arc<ListenerContext>; 2],
     front: Option<Arc<dyn SocketFront>>,
-) -> Arc<dyn Fn() -> Vec<Trouble> + Send + Sync> {
+) -> Arc<dyn Fn() -> Vec<HealthIssue> + Send + Sync> {
     let with_tls = doors.into_iter().filter_map(|door| door.tls.clone());
     let certificates: Vec<_> = with_tls.collect();
     Arc::new(move || {
@@ -289,7 +289,7 @@ fn troubles(
 }
 
 /// Has renewed certificates taken up until the doors close.
-fn watch_certificates(doors: [&Arc<Door>; 2], stop: &Stop) {
+fn watch_certificates(doors: [&Arc<ListenerContext>; 2], stop: &Stop) {
     for tls in doors.into_iter().filter_map(|door| door.tls.clone()) {
         let stopping = stop.clone();
         stop.spawn(async move {
@@ -386,7 +386,7 @@ fn urls(listeners: &[Listener], scheme: &str) -> Vec<String> {
     listeners.iter().map(url).collect()
 }
 
-fn readiness<E: Engine>(stage: &AtomicU8, opened: &Mutex<Option<Arc<E>>>) -> Readiness {
+fn readiness<E: ServedStore>(stage: &AtomicU8, opened: &Mutex<Option<Arc<E>>>) -> Readiness {
     match stage.load(Relaxed) {
         STARTING => Readiness::NotReady("starting".to_owned()),
         STOPPING => Readiness::NotReady("stopping".to_owned()),
@@ -402,7 +402,7 @@ fn readiness<E: Engine>(stage: &AtomicU8, opened: &Mutex<Option<Arc<E>>>) -> Rea
 
 /// A demo's credentials, for the ready file.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct DemoCredentials {
     /// The access key.
     pub access_key: String,
     /// Its secret.
@@ -411,7 +411,7 @@ pub struct Shown {
     pub bucket: String,
 }
 
-impl<E: Engine> Running<E> {
+impl<E: ServedStore> Running<E> {
     /// Where everything is.
     #[must_use]
     pub fn endpoints(&self) -> &Endpoints {
@@ -428,7 +428,11 @@ impl<E: Engine> Running<E> {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn write_ready_file(&self, path: &Path, shown: Option<&Shown>) -> Result<(), FileError> {
+    pub fn write_ready_file(
+        &self,
+        path: &Path,
+        shown: Option<&DemoCredentials>,
+    ) -> Result<(), FileError> {
         let region = self.config().s3.region;
         let s3 = self.endpoints.s3.first().map(|endpoint| ReadyS3 {
             endpoint: endpoint.clone(),

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 use crate::admin::tests::Memory;
-use crate::admin::{AdminApi, AdminError, Client, Reply, Request as AdminRequest, UserAdd};
+use crate::admin::{AdminApi, AdminClient, AdminError, Reply, Request as AdminRequest, UserAdd};
 use crate::config::{Log, LogFormat, LogLevel};
 use crate::listener::RequestBody;
 
@@ -43,7 +43,7 @@ struct FakeEngine {
 }
 
 #[async_trait]
-impl Engine for FakeEngine {
+impl ServedStore for FakeEngine {
     type S3 = Hello;
 
     fn s3(&self) -> Hello {
@@ -166,7 +166,7 @@ async fn serves_says_so_and_leaves_nothing_behind() {
         metrics.contains("dewar_connections_accepted_total{door=\"s3\"} 1"),
         "{metrics}"
     );
-    let mut client = Client::connect(&endpoints.admin)
+    let mut client = AdminClient::connect(&endpoints.admin)
         .await
         .expect("connects")
         .expect("there");

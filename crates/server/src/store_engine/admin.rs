@@ -19,14 +19,14 @@ use super::catalog::BackupAdmin;
 use super::changes::DiskChanges;
 use super::key_file::KeyFile;
 use super::pools::PoolFigures;
-use super::share::{self, At};
+use super::share::{self, ShareEndpoint};
 use super::upkeep::UpkeepAdmin;
 use super::uploads;
 use crate::admin::{
-    AdminApi, AdminError, AtRiskInfo, BackupInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo,
-    DiskReadmitted, DiskRemoved, Failure, FederationReply, FederationRequest, FsckInfo,
-    IdentityReply, IdentityRequest, KeyAdd, KeyFileReply, KeyFileRequest, KeyInfo, NewKey, Page,
-    PoolInfo, PoolStatus, QuotaInfo, QuotaRequest, ScrubInfo, ShareInfo, ShareRequest, State,
+    AccountState, AdminApi, AdminError, AtRiskInfo, BackupInfo, DiskAction, DiskAdded, DiskDecided,
+    DiskInfo, DiskReadmitted, DiskRemoved, Failure, FederationReply, FederationRequest, FsckInfo,
+    IdentityReply, IdentityRequest, KeyAdd, KeyFileReply, KeyFileRequest, KeyInfo, ListPage,
+    NewKey, PoolInfo, PoolStatus, QuotaInfo, QuotaRequest, ScrubInfo, ShareInfo, ShareRequest,
     Status, UserAdd, UserInfo,
 };
 use crate::audit::AuditLog;
@@ -59,7 +59,7 @@ pub(super) struct StoreAdmin {
 }
 
 /// What an administrator reaches beside the engine.
-pub(super) struct Beside {
+pub(super) struct AdminDeps {
     pub(super) web_keys: WebKeys,
     pub(super) audit: Arc<AuditLog>,
     /// Third-party copies that are under way.
@@ -75,9 +75,9 @@ impl StoreAdmin {
         key_file: KeyFile,
         engine: &Engine,
         changes: DiskChanges,
-        beside: Beside,
+        beside: AdminDeps,
     ) -> Self {
-        let Beside {
+        let AdminDeps {
             web_keys,
             audit,
             copies,
@@ -255,7 +255,7 @@ impl AdminApi for StoreAdmin {
 
     async fn share(&self, request: ShareRequest) -> Result<Option<Vec<ShareInfo>>> {
         let mut doors = self.doors.list.iter();
-        let at = At {
+        let at = ShareEndpoint {
             endpoint: doors
                 .find(|door| door.name == "s3")
                 .map(|door| &*door.endpoint),
@@ -289,7 +289,7 @@ impl AdminApi for StoreAdmin {
         Ok(user_info(&self.store.accounts().make_user(new).await?))
     }
 
-    async fn user_list(&self, after: Option<&str>) -> Result<Page<UserInfo>> {
+    async fn user_list(&self, after: Option<&str>) -> Result<ListPage<UserInfo>> {
         let users = self.store.accounts().users().await?;
         let after = after.unwrap_or_default();
         let rest = users
@@ -331,10 +331,10 @@ impl AdminApi for StoreAdmin {
         Ok(self.store.accounts().remove_user(name).await?)
     }
 
-    async fn user_set(&self, name: &str, state: State) -> Result<UserInfo> {
+    async fn user_set(&self, name: &str, state: AccountState) -> Result<UserInfo> {
         let accounts = self.store.accounts();
         accounts
-            .set_user_disabled(name, state == State::Disabled)
+            .set_user_disabled(name, state == AccountState::Disabled)
             .await?;
         Ok(user_info(&accounts.user(name).await?))
     }
@@ -352,7 +352,7 @@ impl AdminApi for StoreAdmin {
         })
     }
 
-    async fn key_list(&self, user: Option<&str>, after: Option<&str>) -> Result<Page<KeyInfo>> {
+    async fn key_list(&self, user: Option<&str>, after: Option<&str>) -> Result<ListPage<KeyInfo>> {
         let keys = self.store.accounts().access_keys(user).await?;
         let after = after.unwrap_or_default();
         let rest = keys
@@ -366,10 +366,10 @@ impl AdminApi for StoreAdmin {
         Ok(self.store.accounts().remove_key(access_key).await?)
     }
 
-    async fn key_set(&self, access_key: &str, state: State) -> Result<KeyInfo> {
+    async fn key_set(&self, access_key: &str, state: AccountState) -> Result<KeyInfo> {
         let accounts = self.store.accounts();
         accounts
-            .set_key_disabled(access_key, state == State::Disabled)
+            .set_key_disabled(access_key, state == AccountState::Disabled)
             .await?;
         let keys = accounts.access_keys(None).await?;
         let key = keys
@@ -385,18 +385,18 @@ impl AdminApi for StoreAdmin {
     }
 }
 
-fn page<T>(mut items: Vec<T>, name: impl Fn(&T) -> String) -> Page<T> {
+fn page<T>(mut items: Vec<T>, name: impl Fn(&T) -> String) -> ListPage<T> {
     let more = items.len() > PAGE_ITEMS;
     items.truncate(PAGE_ITEMS);
     let next = items.last().filter(|_| more).map(name);
-    Page { items, next }
+    ListPage { items, next }
 }
 
-fn state(disabled: bool) -> State {
+fn state(disabled: bool) -> AccountState {
     if disabled {
-        State::Disabled
+        AccountState::Disabled
     } else {
-        State::Enabled
+        AccountState::Enabled
     }
 }
 

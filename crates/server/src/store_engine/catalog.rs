@@ -10,19 +10,20 @@ use dewar_auth::MasterKeyId;
 use dewar_env::disk::real::{RealDisk, RealDiskConfig};
 use dewar_env::{Disk, DiskErrorKind};
 use dewar_store::engine::{
-    self, BackupPlan, BackupReport, Backups, Diagnosis, Followed, JournalFound, Made, Rebuild,
-    RebuildReport, Restore, RestoreReport, Way,
+    self, BackupPlan, BackupReport, Backups, Diagnosis, JournalCondition, JournalTail, Rebuild,
+    RebuildMethod, RebuildOutcome, RebuildReport, Restore, RestoreReport,
 };
-use dewar_store::salvage::{KEPT_BUCKET, KEPT_USER, SalvageTotals, Salvaged};
-use dewar_store::{RebuiltFrom, Store};
+use dewar_store::salvage::{KEPT_BUCKET, KEPT_USER, SalvageReport, SalvageTotals};
+use dewar_store::{RebuildSource, Store};
 use dewar_types::{Error, ErrorKind};
 use parking_lot::Mutex;
 
 use super::admin::rfc3339;
-use super::attempt::{Asked, Attempt, Command, forget_ended};
-use super::{Ground, OpenStore, roster};
+use super::rebuild_report::{RebuildAttempt, RebuildCommand, RebuildOptions, forget_ended};
+use super::{OpenContext, OpenStore, pool_state_file};
 use crate::admin::{
-    AdminError, BackupInfo, BlobsInfo, CatalogInfo, Failure, RebuildWish, RestoreWish, TakenInfo,
+    AdminError, BackupInfo, BackupTakenInfo, BlobsInfo, CatalogInfo, Failure, RebuildRequest,
+    RestoreRequest,
 };
 use crate::config::Config;
 use crate::engine::Purpose;
@@ -66,12 +67,12 @@ pub(super) struct BackupAdmin {
     backups: Backups,
     store: Store,
     config: Config,
-    last: Arc<Mutex<Option<Taking>>>,
+    last: Arc<Mutex<Option<RunningBackup>>>,
 }
 
-struct Taking {
+struct RunningBackup {
     copied: Arc<AtomicU64>,
-    outcome: Option<Result<TakenInfo>>,
+    outcome: Option<Result<BackupTakenInfo>>,
 }
 
 impl BackupAdmin {
@@ -108,7 +109,7 @@ impl BackupAdmin {
                     "a backup is being taken already",
                 ));
             }
-            *last = Some(Taking {
+            *last = Some(RunningBackup {
                 copied: Arc::clone(&copied),
                 outcome: None,
             });
@@ -163,8 +164,8 @@ fn effective(config: &Config) -> String {
     text
 }
 
-fn taken_info(report: BackupReport) -> TakenInfo {
-    TakenInfo {
+fn taken_info(report: BackupReport) -> BackupTakenInfo {
+    BackupTakenInfo {
         name: report.name,
         upto: report.upto,
         runs: report.runs,
@@ -199,10 +200,10 @@ impl OpenStore {
     pub(super) async fn rebuild_catalog(
         &self,
         config: &Config,
-        wish: RebuildWish,
+        wish: RebuildRequest,
     ) -> std::result::Result<CatalogInfo, BoxError> {
         let ground = self.ground(config, Purpose::Administer).await?;
-        let Ground {
+        let OpenContext {
             folders,
             dewar,
             master,
@@ -210,7 +211,7 @@ impl OpenStore {
         } = ground;
         let env = &self.env;
         if wish.discard_unnamed {
-            let work = engine::Work::Off;
+            let work = engine::BackgroundWork::Off;
             let open = engine::Engine::open(env, &engine, dewar, &folders, master, work).await?;
             let was = open.store().rebuilt().await?;
             let settled = open.store().settle_rebuilt().await;
@@ -225,13 +226,13 @@ impl OpenStore {
             });
         }
         let (dry_run, clock) = (wish.dry_run, &*env.clock);
-        let asked = Asked {
+        let asked = RebuildOptions {
             dry_run,
             places: true,
             report: wish.report,
             master: Arc::clone(&master),
         };
-        let mut attempt = Attempt::open(config, clock, Command::Rebuild, asked)?;
+        let mut attempt = RebuildAttempt::open(config, clock, RebuildCommand::Rebuild, asked)?;
         let how = Rebuild {
             write: !wish.dry_run,
             accept_loss: wish.accept_loss,
@@ -241,33 +242,33 @@ impl OpenStore {
             .await
             .map_err(|error| spelled(config, error))?;
         let gone_on = rebuilt.diagnosis.rebuilt.is_some();
-        let info = attempt.info(Made::Rebuild(&rebuilt));
+        let info = attempt.info(RebuildOutcome::Rebuild(&rebuilt));
         attempt.close(info, gone_on)
     }
 
     pub(super) async fn restore_catalog(
         &self,
         config: &Config,
-        wish: RestoreWish,
+        wish: RestoreRequest,
     ) -> std::result::Result<CatalogInfo, BoxError> {
         let ground = self.ground(config, Purpose::Administer).await?;
         let source = folder(&wish.source).await?;
-        let command = Command::Restore {
+        let command = RebuildCommand::Restore {
             source: wish.source.clone(),
         };
-        let Ground {
+        let OpenContext {
             folders,
             dewar,
             master,
             engine,
         } = ground;
-        let asked = Asked {
+        let asked = RebuildOptions {
             dry_run: wish.dry_run,
             places: wish.salvage,
             report: wish.report,
             master: Arc::clone(&master),
         };
-        let mut attempt = Attempt::open(config, &*self.env.clock, command, asked)?;
+        let mut attempt = RebuildAttempt::open(config, &*self.env.clock, command, asked)?;
         let how = Restore {
             source,
             name: wish.backup,
@@ -299,14 +300,14 @@ impl OpenStore {
             }
             Err(error) => return Err(spelled(config, error)),
         };
-        let info = attempt.info(Made::Restore(&restored));
+        let info = attempt.info(RebuildOutcome::Restore(&restored));
         attempt.close(info, restored.gone_on)
     }
 }
 
 /// With disks named by their folders.
 fn spelled(config: &Config, error: dewar_types::Error) -> BoxError {
-    let message = roster::spelled(config, &error.to_string());
+    let message = pool_state_file::spelled(config, &error.to_string());
     dewar_types::Error::with_source(error.kind(), message, error).into()
 }
 
@@ -325,7 +326,7 @@ pub(super) fn rebuilt_info(report: &RebuildReport, dry_run: bool) -> CatalogInfo
 }
 
 /// What came of a restore, or will of one that begins.
-pub(super) fn restored_info(report: &RestoreReport, asked: &Asked) -> CatalogInfo {
+pub(super) fn restored_info(report: &RestoreReport, asked: &RebuildOptions) -> CatalogInfo {
     let mut info = diagnosed(&report.diagnosis);
     info.placed = asked.places;
     info.made_of = "backup".to_owned();
@@ -335,11 +336,12 @@ pub(super) fn restored_info(report: &RestoreReport, asked: &Asked) -> CatalogInf
     info.entries = report.entries;
     info.backup = Some(report.name.clone());
     info.backup_taken = Some(rfc3339(report.taken));
-    if let (Way::Exact { upto }, None) = (report.diagnosis.way, &report.diagnosis.rebuilt) {
+    if let (RebuildMethod::Exact { upto }, None) = (report.diagnosis.way, &report.diagnosis.rebuilt)
+    {
         info.here_upto = Some(upto);
     }
     match report.followed {
-        Some(Followed { upto, until, exact }) => {
+        Some(JournalTail { upto, until, exact }) => {
             info.followed_upto = Some(upto);
             info.upto = Some(upto);
             info.settled = exact;
@@ -381,22 +383,22 @@ pub(super) fn summary(info: &CatalogInfo) -> String {
 
 fn diagnosed(diagnosis: &Diagnosis) -> CatalogInfo {
     let (made_of, upto) = match diagnosis.way {
-        Way::Exact { upto } => ("exact", Some(upto)),
-        Way::Journal { upto } => ("part of the journal", Some(upto)),
-        Way::Index { upto } => ("index", Some(upto)),
-        Way::Blobs => ("blobs", None),
+        RebuildMethod::Exact { upto } => ("exact", Some(upto)),
+        RebuildMethod::Journal { upto } => ("part of the journal", Some(upto)),
+        RebuildMethod::Index { upto } => ("index", Some(upto)),
+        RebuildMethod::Blobs => ("blobs", None),
     };
     let journal = match &diagnosis.journal {
-        JournalFound::Whole { floor, end } => {
+        JournalCondition::Whole { floor, end } => {
             format!("whole, batches {} to {end}", (floor + 1).min(*end))
         }
-        JournalFound::Part { floor, end, why } => {
+        JournalCondition::Part { floor, end, why } => {
             format!(
                 "batches {} to {end} are there; {why}",
                 (floor + 1).min(*end)
             )
         }
-        JournalFound::None { why } => format!("none; {why}"),
+        JournalCondition::None { why } => format!("none; {why}"),
     };
     let index = match &diagnosis.index {
         Some(index) => format!(
@@ -414,10 +416,12 @@ fn diagnosed(diagnosis: &Diagnosis) -> CatalogInfo {
     let (made_of, upto) = match &diagnosis.rebuilt {
         None => (made_of, upto),
         Some(rebuilt) => match rebuilt.from {
-            RebuiltFrom::Blobs => ("blobs", None),
-            RebuiltFrom::Backup => ("backup", Some(rebuilt.upto)),
-            RebuiltFrom::Remains if diagnosis.way.is_exact() => ("index", Some(rebuilt.upto)),
-            RebuiltFrom::Remains => (made_of, upto),
+            RebuildSource::Blobs => ("blobs", None),
+            RebuildSource::Backup => ("backup", Some(rebuilt.upto)),
+            RebuildSource::SurvivingRuns if diagnosis.way.is_exact() => {
+                ("index", Some(rebuilt.upto))
+            }
+            RebuildSource::SurvivingRuns => (made_of, upto),
         },
     };
     let unknown = match made_of {
@@ -449,7 +453,7 @@ pub(super) fn add_kept(info: &mut CatalogInfo) {
     }
 }
 
-fn add_salvaged(info: &mut CatalogInfo, salvaged: &Salvaged) {
+fn add_salvaged(info: &mut CatalogInfo, salvaged: &SalvageReport) {
     let SalvageTotals {
         blobs,
         known,

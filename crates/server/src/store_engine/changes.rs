@@ -11,19 +11,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_data::pool::{Found, inspect};
+use dewar_data::pool::{FolderProbe, inspect};
 use dewar_env::{Disk, DiskState};
 use dewar_store::Store;
-use dewar_store::engine::{Content, Folder, LiveFolders, Membership, Refusal};
+use dewar_store::engine::{DiskRefusal, Folder, FolderContent, LiveFolders, Membership};
 use dewar_store::upkeep::{Decision, Holdings};
 use dewar_types::{DiskId, Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::disks::{Configured, open};
-use super::roster::Roster;
+use super::disks::{ConfiguredFolders, open};
+use super::pool_state_file::PoolStateFile;
 use super::upkeep::why_read_only;
-use crate::admin::{AdminError, DiskAdded, DiskReadmitted, DiskRemoved, Failure, HeldInfo};
+use crate::admin::{
+    AdminError, DiskAdded, DiskReadmitted, DiskRemoved, Failure, RemainingFilesInfo,
+};
 use crate::cli::{SETTLE, UNSETTLED, amount};
 use crate::config::Config;
 use crate::config::check::{Severity, findings};
@@ -46,10 +48,10 @@ pub(super) struct DiskChanges {
     pub(super) store: Store,
     pub(super) membership: Arc<Membership>,
     pub(super) folders: Arc<LiveFolders>,
-    pub(super) configured: Arc<Configured>,
-    pub(super) roster: Arc<Roster>,
+    pub(super) configured: Arc<ConfiguredFolders>,
+    pub(super) roster: Arc<PoolStateFile>,
     /// What removed disks have, and when that was counted.
-    pub(super) held: Arc<Mutex<BTreeMap<DiskId, (HeldInfo, Instant)>>>,
+    pub(super) held: Arc<Mutex<BTreeMap<DiskId, (RemainingFilesInfo, Instant)>>>,
 }
 
 impl DiskChanges {
@@ -164,7 +166,7 @@ impl DiskChanges {
         }
         let (mut taking, mut goes_on) = (None, false);
         self.folders.each(|live| {
-            if let (Content::Disk { identity, disk }, None) = (&live.content, &live.refused)
+            if let (FolderContent::Disk { identity, disk }, None) = (&live.content, &live.refused)
                 && identity.replaces == Some(old)
                 && disk.state().readable()
             {
@@ -191,11 +193,12 @@ impl DiskChanges {
 
     /// Refuses a disk that was removed as a new one, and says what is on it.
     async fn offer_back(&self, folder: &Path, disk: &dyn Disk) -> Result<()> {
-        let Found::Disk(identity) = inspect(disk).await? else {
+        let FolderProbe::Disk(identity) = inspect(disk).await? else {
             return Ok(());
         };
         let label = folder.display().to_string();
-        let Some(refusal @ Refusal::Removed) = self.membership.refusal(&label, &identity) else {
+        let Some(refusal @ DiskRefusal::Removed) = self.membership.refusal(&label, &identity)
+        else {
             return Ok(());
         };
         let held = self.holds(identity.disk, disk).await?;
@@ -251,8 +254,8 @@ impl DiskChanges {
         }
         // In the same folder: the disk that was there before.
         let here = match inspect(new).await? {
-            Found::Disk(identity) => Some(identity),
-            Found::Blank | Found::Absent(_) => None,
+            FolderProbe::Disk(identity) => Some(identity),
+            FolderProbe::Blank | FolderProbe::Absent(_) => None,
         };
         let before = match here {
             Some(identity) => identity.replaces,
@@ -343,7 +346,7 @@ impl DiskChanges {
         };
         let disk = open(folder, self.config.pool.disk_deadline).await?;
         let held = match inspect(&*disk).await? {
-            Found::Disk(identity) if self.membership.removed().contains(&identity.disk) => {
+            FolderProbe::Disk(identity) if self.membership.removed().contains(&identity.disk) => {
                 Some(self.holds(identity.disk, &*disk).await?)
             }
             _ => None,
@@ -352,7 +355,7 @@ impl DiskChanges {
         // Also after an error: it may be a disk of the pool by now.
         let label = folder.display().to_string();
         let is_ours = match inspect(&*disk).await {
-            Ok(Found::Disk(identity)) => self.membership.refusal(&label, &identity).is_none(),
+            Ok(FolderProbe::Disk(identity)) => self.membership.refusal(&label, &identity).is_none(),
             _ => false,
         };
         if is_ours {
@@ -389,7 +392,7 @@ impl DiskChanges {
     fn folder_with(&self, id: DiskId) -> Option<PathBuf> {
         let mut here = None;
         self.folders.each(|folder| {
-            if let Content::Disk { identity, disk } = &folder.content
+            if let FolderContent::Disk { identity, disk } = &folder.content
                 && identity.disk == id
                 && disk.state().readable()
             {
@@ -403,7 +406,7 @@ impl DiskChanges {
     pub(super) fn removed_disk(&self, id: DiskId) -> Option<Arc<dyn Disk>> {
         let mut here = None;
         self.folders.each(|folder| {
-            if let (Content::Disk { identity, disk }, Some(Refusal::Removed)) =
+            if let (FolderContent::Disk { identity, disk }, Some(DiskRefusal::Removed)) =
                 (&folder.content, &folder.refused)
                 && identity.disk == id
                 && disk.state().readable()
@@ -424,7 +427,7 @@ impl DiskChanges {
             .lock()
             .retain(|id, _| there.iter().any(|(other, _)| other == id));
         for (id, disk) in there {
-            let fresh = |(_, at): &(HeldInfo, Instant)| at.elapsed() < HELD_FRESH;
+            let fresh = |(_, at): &(RemainingFilesInfo, Instant)| at.elapsed() < HELD_FRESH;
             if self.held.lock().get(&id).is_some_and(fresh) {
                 continue;
             }
@@ -441,14 +444,14 @@ impl DiskChanges {
     }
 
     /// What a removed disk has.
-    async fn holds(&self, id: DiskId, disk: &dyn Disk) -> Result<HeldInfo> {
+    async fn holds(&self, id: DiskId, disk: &dyn Disk) -> Result<RemainingFilesInfo> {
         let unsettled = self.store.rebuilt().await?.is_some();
         let found = self.store.holdings(id, disk).await?;
         Ok(held_info(found, unsettled))
     }
 
     /// What a removed disk had when that was counted last.
-    pub(super) fn held(&self, id: DiskId) -> Option<HeldInfo> {
+    pub(super) fn held(&self, id: DiskId) -> Option<RemainingFilesInfo> {
         self.held.lock().get(&id).map(|(held, _)| *held)
     }
 
@@ -492,7 +495,7 @@ impl DiskChanges {
         let mut states = self.states();
         self.folders.each(|folder| {
             let id = match (&folder.content, &folder.refused) {
-                (Content::Disk { identity, .. }, None) => Some(identity.disk),
+                (FolderContent::Disk { identity, .. }, None) => Some(identity.disk),
                 _ => None,
             };
             let of_it = |known: &&mut (String, &'static str)| known.0 == folder.label;
@@ -527,11 +530,12 @@ impl DiskChanges {
         let mut folders = Vec::new();
         let mut pools = BTreeMap::new();
         self.folders.each(|folder| {
-            if let (Content::Disk { identity, .. }, None) = (&folder.content, &folder.refused) {
+            if let (FolderContent::Disk { identity, .. }, None) = (&folder.content, &folder.refused)
+            {
                 pools.insert(identity.disk, identity.pool);
             }
             let id = match (&folder.content, &folder.refused) {
-                (Content::Disk { identity, .. }, None) => Some(identity.disk),
+                (FolderContent::Disk { identity, .. }, None) => Some(identity.disk),
                 _ => None,
             };
             folders.push((PathBuf::from(&folder.label), id));
@@ -548,7 +552,7 @@ impl DiskChanges {
         };
         let mut here = None;
         self.folders.each(|folder| {
-            if let (Content::Disk { identity, .. }, None) = (&folder.content, &folder.refused)
+            if let (FolderContent::Disk { identity, .. }, None) = (&folder.content, &folder.refused)
                 && folder.label.trim_end_matches('/') == wanted
             {
                 here = Some(identity.disk);
@@ -584,7 +588,7 @@ impl DiskChanges {
 }
 
 /// What would be gained by taking a removed disk back; nothing to say when nothing is on it.
-pub(super) fn held_text(held: &HeldInfo) -> String {
+pub(super) fn held_text(held: &RemainingFilesInfo) -> String {
     match held.lacking {
         0 if held.unsettled => format!(
             "{} shards are on it, and the pool has all that its catalog names of them, which may not be all: \
@@ -607,8 +611,8 @@ pub(super) fn held_text(held: &HeldInfo) -> String {
     }
 }
 
-fn held_info(found: Holdings, unsettled: bool) -> HeldInfo {
-    HeldInfo {
+fn held_info(found: Holdings, unsettled: bool) -> RemainingFilesInfo {
+    RemainingFilesInfo {
         shards: found.shards,
         lacking: found.lacking,
         lacking_bytes: found.lacking_bytes,

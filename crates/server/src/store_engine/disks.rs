@@ -7,14 +7,14 @@ use std::time::Duration;
 use dewar_data::pool::IDENTITY_FILE;
 use dewar_env::disk::real::{RealDisk, RealDiskConfig};
 use dewar_env::{BoxFuture, Disk};
-use dewar_store::engine::{Folder, Folders, Outlook};
+use dewar_store::engine::{DiskObserver, Folder, Folders};
 use dewar_types::Result;
 use parking_lot::Mutex;
 
 use crate::config::Config;
 
 /// Looks at every configured folder; changes nothing.
-pub(super) async fn look(config: &Config) -> Folders {
+pub(super) async fn probe(config: &Config) -> Folders {
     let mut all = Vec::new();
     for (path, pool) in &config.folders() {
         let opened = open(path, config.pool.disk_deadline).await;
@@ -41,12 +41,12 @@ pub(super) async fn open(path: &Path, deadline: Duration) -> Result<Arc<dyn Disk
 }
 
 /// The folders that the configuration names.
-pub(super) struct Configured {
+pub(super) struct ConfiguredFolders {
     paths: Mutex<Vec<PathBuf>>,
     deadline: Duration,
 }
 
-impl Configured {
+impl ConfiguredFolders {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             paths: Mutex::new(config.folders().into_iter().map(|(path, _)| path).collect()),
@@ -63,7 +63,7 @@ impl Configured {
     }
 }
 
-impl Outlook for Configured {
+impl DiskObserver for ConfiguredFolders {
     fn look(&self, folder: usize) -> BoxFuture<'_, Folder> {
         Box::pin(async move {
             let path = self.paths.lock()[folder].clone();

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use dewar_auth::Secret;
-use dewar_auth::token::{Base, Becomes, Rule};
+use dewar_auth::token::{BasePath, MappingRule, MappingTarget};
 use dewar_store::{
-    Accounts, FetchKeys as _, Holder, HolderKind, NewIssuer, Revoke, Role, RoleChange, Store,
+    Accounts, FetchKeys as _, NewIssuer, PolicyHolder, PolicyHolderKind, RevokeTarget, Role,
+    RoleChange, Store,
 };
 use dewar_types::{Error, ErrorKind, TenantName};
 use serde_json::{Value, json};
 
 use crate::admin::{
-    AdminError, Failure, FederationReply, FederationRequest, IssuerAdd, IssuerInfo, RevokeWish,
+    AdminError, Failure, FederationReply, FederationRequest, IssuerAdd, IssuerInfo, RevokeRequest,
     RoleAdd, RoleInfo, TokenInfo,
 };
 use crate::issuers::WebKeys;
@@ -56,10 +57,10 @@ pub(super) async fn answer(
         }
         FederationRequest::Revoke(wish) => {
             let what = match wish {
-                RevokeWish::Session(key) => Revoke::Session(key),
-                RevokeWish::User(name) => Revoke::User(name),
-                RevokeWish::Role(name) => Revoke::Role(name),
-                RevokeWish::Issuer(url) => Revoke::Issuer(url),
+                RevokeRequest::Session(key) => RevokeTarget::Session(key),
+                RevokeRequest::User(name) => RevokeTarget::User(name),
+                RevokeRequest::Role(name) => RevokeTarget::Role(name),
+                RevokeRequest::Issuer(url) => RevokeTarget::Issuer(url),
             };
             accounts.revoke(&what).await?;
         }
@@ -76,15 +77,15 @@ async fn issuer_add(
     web: &WebKeys,
     wish: IssuerAdd,
 ) -> Result<FederationReply> {
-    let rule = |becomes: fn(String) -> Becomes| {
-        move |(claim, value, name): (String, String, String)| Rule {
+    let rule = |becomes: fn(String) -> MappingTarget| {
+        move |(claim, value, name): (String, String, String)| MappingRule {
             claim,
             value,
             becomes: becomes(name),
         }
     };
-    let users = wish.users.into_iter().map(rule(Becomes::User));
-    let groups = wish.groups.into_iter().map(rule(Becomes::Group));
+    let users = wish.users.into_iter().map(rule(MappingTarget::User));
+    let groups = wish.groups.into_iter().map(rule(MappingTarget::Group));
     let new = NewIssuer {
         url: wish.url,
         audiences: wish.audiences,
@@ -124,8 +125,8 @@ async fn issuers(accounts: &Accounts) -> Result<FederationReply> {
         let standing = accounts.key_standing(&issuer).await?;
         let rules = issuer.rules.iter().map(|rule| {
             let (kind, name) = match &rule.becomes {
-                Becomes::User(name) => ("user", name),
-                Becomes::Group(name) => ("group", name),
+                MappingTarget::User(name) => ("user", name),
+                MappingTarget::Group(name) => ("group", name),
             };
             format!("{}={} is {kind} {name}", rule.claim, rule.value)
         });
@@ -133,7 +134,7 @@ async fn issuers(accounts: &Accounts) -> Result<FederationReply> {
             url: issuer.url.clone(),
             name: issuer.name().to_owned(),
             audiences: issuer.audiences.clone(),
-            base: issuer.base.as_ref().map(Base::text),
+            base: issuer.base.as_ref().map(BasePath::text),
             rules: rules.collect(),
             disabled: issuer.disabled,
             keys: standing.keys,
@@ -145,14 +146,14 @@ async fn issuers(accounts: &Accounts) -> Result<FederationReply> {
 }
 
 async fn token_test(accounts: &Accounts, web: &WebKeys, token: &Secret) -> Result<FederationReply> {
-    let mut judged = accounts.judge(token.reveal().trim()).await?;
+    let mut judged = accounts.evaluate_token(token.reveal().trim()).await?;
     // With no server running nobody has fetched for a while.
     if let Err(dewar_auth::token::TokenError::UnknownKey { issuer, .. }) = &judged
         && let issuer = accounts.issuer_named(issuer).await?
         && let Ok(keys) = web.fetch(&issuer).await
     {
         accounts.learn_keys(&issuer, &keys).await?;
-        judged = accounts.judge(token.reveal().trim()).await?;
+        judged = accounts.evaluate_token(token.reveal().trim()).await?;
     }
     let info = match judged {
         Err(error) => TokenInfo {
@@ -166,7 +167,7 @@ async fn token_test(accounts: &Accounts, web: &WebKeys, token: &Secret) -> Resul
                 let values = token.claims.values(name).into_iter().map(Into::into);
                 (name.to_owned(), values.collect::<Vec<String>>())
             });
-            let base = becoming.issuer.base.as_ref().map(Base::text);
+            let base = becoming.issuer.base.as_ref().map(BasePath::text);
             TokenInfo {
                 taken: true,
                 why: None,
@@ -292,9 +293,9 @@ async fn role_info(accounts: &Accounts, tenant: &TenantName, arn: String) -> Res
     Ok(info_of(accounts.shown_role(role).await?, arn))
 }
 
-fn holder(tenant: &TenantName, name: &str) -> Holder {
-    Holder {
-        kind: HolderKind::Role,
+fn holder(tenant: &TenantName, name: &str) -> PolicyHolder {
+    PolicyHolder {
+        kind: PolicyHolderKind::Role,
         tenant: tenant.clone(),
         name: name.to_owned(),
     }

@@ -2,7 +2,7 @@
 
 use dewar_auth::{Action, Caller, Origin};
 use dewar_store::api::BucketRef;
-use dewar_store::{Holder, HolderKind, Store};
+use dewar_store::{PolicyHolder, PolicyHolderKind, Store};
 use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, TenantName};
 
 use crate::admin::{
@@ -145,18 +145,18 @@ fn split(text: &str) -> Result<(TenantName, &str)> {
     }
 }
 
-fn named(holder: HolderName) -> Result<Holder> {
+fn named(holder: HolderName) -> Result<PolicyHolder> {
     let (kind, name) = match holder {
-        HolderName::User(name) => (HolderKind::User, name),
-        HolderName::Group(name) => (HolderKind::Group, name),
-        HolderName::Role(name) => (HolderKind::Role, name),
+        HolderName::User(name) => (PolicyHolderKind::User, name),
+        HolderName::Group(name) => (PolicyHolderKind::Group, name),
+        HolderName::Role(name) => (PolicyHolderKind::Role, name),
     };
     let (tenant, name) = split(&name)?;
     if name.is_empty() {
         let error = Error::new(ErrorKind::InvalidName, "a name is missing");
         return Err(error.into());
     }
-    Ok(Holder {
+    Ok(PolicyHolder {
         kind,
         tenant,
         name: name.to_owned(),

@@ -13,7 +13,7 @@ use dewar_store::Store;
 use dewar_types::Timestamp;
 
 use super::admin::rfc3339;
-use super::roster::Roster;
+use super::pool_state_file::PoolStateFile;
 use crate::admin::{AdminError, Failure, KeyFileReply, KeyFileRequest, MasterKeyInfo};
 use crate::config::Config;
 use crate::master_key;
@@ -32,7 +32,7 @@ pub(super) struct KeyFile {
     /// What was wrapped under a key and not committed yet when it was replaced has been by then, or
     /// never will be.
     settle_time: Duration,
-    roster: Arc<Roster>,
+    roster: Arc<PoolStateFile>,
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -48,7 +48,12 @@ fn after(time: Timestamp, rest: Duration) -> Timestamp {
 }
 
 impl KeyFile {
-    pub(super) fn new(env: &Env, config: &Config, store: &Store, roster: Arc<Roster>) -> Self {
+    pub(super) fn new(
+        env: &Env,
+        config: &Config,
+        store: &Store,
+        roster: Arc<PoolStateFile>,
+    ) -> Self {
         Self {
             env: env.clone(),
             store: store.clone(),
@@ -147,7 +152,7 @@ impl KeyFile {
             return Err(refused(Failure::InUse, why));
         }
         let still = self.store.old_key_needed(wanted).await?;
-        if still != dewar_store::StillWrapped::default() {
+        if still != dewar_store::PendingRewraps::default() {
             let why = format!(
                 "wrapped under it are still {} access keys, {} versions of objects and {} uploads",
                 still.access_keys, still.versions, still.uploads

@@ -56,13 +56,13 @@ struct Figures {
     pool: Arc<Pool>,
     changes: DiskChanges,
     audit: Arc<AuditLog>,
-    ledger: Arc<Mutex<Counted>>,
+    ledger: Arc<Mutex<CountedLedger>>,
     runtime: Handle,
 }
 
 /// The ledger that was counted last.
 #[derive(Default)]
-struct Counted {
+struct CountedLedger {
     ledger: Option<Ledger>,
     /// When counting it began.
     at: Option<Instant>,
@@ -75,9 +75,9 @@ impl std::fmt::Debug for Figures {
 }
 
 /// Writes single figures and families of them.
-struct Page<'a>(DescriptorEncoder<'a>);
+struct MetricsWriter<'a>(DescriptorEncoder<'a>);
 
-impl Page<'_> {
+impl MetricsWriter<'_> {
     fn gauge(&mut self, name: &str, help: &str, value: i64) -> Result {
         let metric = self
             .0
@@ -137,7 +137,7 @@ fn signed(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }
 
-fn each_pool(page: &mut Page<'_>, pools: &[PoolFigures]) -> Result {
+fn each_pool(page: &mut MetricsWriter<'_>, pools: &[PoolFigures]) -> Result {
     let each = |value: fn(&PoolFigures) -> i64| {
         let labelled = pools.iter();
         labelled.map(move |pool| ([("pool", pool.name.clone())], value(pool)))
@@ -175,7 +175,7 @@ fn each_pool(page: &mut Page<'_>, pools: &[PoolFigures]) -> Result {
 }
 
 impl Figures {
-    fn disks(&self, page: &mut Page<'_>) -> Result {
+    fn disks(&self, page: &mut MetricsWriter<'_>) -> Result {
         let found = self.changes.states();
         let states = self.changes.told_states();
         let online = found.iter().filter(|(_, state)| *state == "online");
@@ -199,7 +199,7 @@ impl Figures {
             "Disks that the layout, the widest of all pools, can lose, when none is away",
             tolerance,
         )?;
-        let away = self.changes.away(&self.pool, &self.journal);
+        let away = self.changes.absent_disks(&self.pool, &self.journal);
         let away: i64 = away.values().sum();
         page.gauge(
             "pool_margin",
@@ -232,10 +232,10 @@ impl Figures {
                 })
             }),
         )?;
-        let in_doubt = self.store.in_doubt();
+        let unverified = self.store.unverified();
         let members = self.pool.members().map(|member| {
             let labels = [("disk", member.disk.label().to_owned())];
-            (labels, i64::from(in_doubt.contains(&member.id)))
+            (labels, i64::from(unverified.contains(&member.id)))
         });
         page.gauges(
             "disk_in_doubt",
@@ -267,7 +267,7 @@ impl Figures {
         )
     }
 
-    fn audit(&self, page: &mut Page<'_>) -> Result {
+    fn audit(&self, page: &mut MetricsWriter<'_>) -> Result {
         let counts = self.audit.counts();
         let of = |outcome: &str, count| ([("outcome", outcome.to_owned())], count);
         page.counters(
@@ -286,7 +286,7 @@ impl Figures {
         )
     }
 
-    fn journal(&self, page: &mut Page<'_>) -> Result {
+    fn journal(&self, page: &mut MetricsWriter<'_>) -> Result {
         let journal = self.journal.status();
         page.gauge(
             "journal_files",
@@ -325,7 +325,7 @@ impl Figures {
         )
     }
 
-    fn blobs(&self, page: &mut Page<'_>) -> Result {
+    fn blobs(&self, page: &mut MetricsWriter<'_>) -> Result {
         let blobs = self.store.blob_counts();
         page.counter(
             "decoded_reads",
@@ -341,7 +341,7 @@ impl Figures {
         page.counter("pages_healed", "Bad pages put right", blobs.healed_pages)
     }
 
-    fn upkeep(&self, page: &mut Page<'_>) -> Result {
+    fn upkeep(&self, page: &mut MetricsWriter<'_>) -> Result {
         let repair = self.store.repair_status();
         page.gauge(
             "repair_waiting_blobs",
@@ -408,7 +408,7 @@ impl Figures {
         )
     }
 
-    fn ledger(&self, page: &mut Page<'_>) -> Result {
+    fn ledger(&self, page: &mut MetricsWriter<'_>) -> Result {
         let mut counted = self.ledger.lock();
         let now = Instant::now();
         if counted.at.is_none_or(|at| at + LEDGER_EVERY <= now) {
@@ -465,7 +465,7 @@ impl Figures {
 
 impl Collector for Figures {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> std::result::Result<(), Error> {
-        let mut page = Page(encoder);
+        let mut page = MetricsWriter(encoder);
         self.disks(&mut page)?;
         self.journal(&mut page)?;
         self.audit(&mut page)?;

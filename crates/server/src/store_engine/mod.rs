@@ -3,25 +3,25 @@
 //! Here is what is about configuration files, administrators and the door; how disks become a store
 //! is [`dewar_store::engine`]. The disks that are there are looked at first; nothing is written
 //! before all of them are known to be ours. A pool is formatted only on the very first start: every
-//! configured folder is there and blank, and the state folder has no record of a pool ([`birth`]).
+//! configured folder is there and blank, and the state folder has no record of a pool ([`format_pool`]).
 
 mod admin;
-mod attempt;
-mod birth;
 mod catalog;
 mod changes;
 mod disks;
-mod door;
 mod federation;
+mod format_pool;
 mod identity;
 mod key_file;
 mod metrics;
+pub(crate) mod pool_state_file;
 mod pools;
 mod quota;
-mod room;
-pub(crate) mod roster;
+mod rebuild_report;
+mod replace_lost_disk;
+mod s3;
 mod share;
-mod succession;
+mod space;
 mod upkeep;
 mod uploads;
 mod xrootd;
@@ -40,7 +40,7 @@ use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
 use dewar_store::FederationConfig;
 use dewar_store::api::BucketRef;
-use dewar_store::engine::{self, EngineConfig, Folders, LiveFolders, Work};
+use dewar_store::engine::{self, BackgroundWork, EngineConfig, Folders, LiveFolders};
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::upkeep::UpkeepConfig;
 use dewar_store::{AccountLimits, DigestLimits, ListingConfig, Store};
@@ -48,22 +48,22 @@ use dewar_types::{BucketName, Error, ErrorKind};
 
 use changes::DiskChanges;
 use key_file::KeyFile;
-use roster::Roster;
+use pool_state_file::PoolStateFile;
 
 use crate::admin::{
-    AdminApi, AdminError, CatalogInfo, DiskInfo, RebuildWish, RestoreWish, done_here,
+    AdminApi, AdminError, CatalogInfo, DiskInfo, RebuildRequest, RestoreRequest, done_here,
 };
 use crate::audit::{AuditConfig, AuditLog, AuditRates};
 use crate::cli::confirm_loss;
 use crate::config::Config;
-use crate::engine::{Doors, Engine, OpenEngine, Purpose};
+use crate::engine::{Doors, OpenEngine, Purpose, ServedStore};
 use crate::issuers::WebKeys;
 use crate::listener::{BoxError, ListenerMetrics, SocketFront};
 use crate::master_key::{self, PoolKey};
 use crate::metrics::{Metrics, Readiness};
 use crate::tls::Tls;
 
-pub use door::S3Front;
+pub use s3::S3Front;
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
@@ -122,7 +122,7 @@ fn limit_accounts(store: &Store, config: &crate::config::Accounts) {
 }
 
 /// What everything else stands on.
-struct Ground {
+struct OpenContext {
     folders: Folders,
     dewar: DewarId,
     master: Arc<MasterKeys>,
@@ -131,9 +131,9 @@ struct Ground {
 
 impl OpenStore {
     /// Looks at the disks, makes the pool if this is its very first start, finds the master key.
-    async fn ground(&self, config: &Config, purpose: Purpose) -> Result<Ground, BoxError> {
+    async fn ground(&self, config: &Config, purpose: Purpose) -> Result<OpenContext, BoxError> {
         let env = &self.env;
-        let mut folders = disks::look(config).await;
+        let mut folders = disks::probe(config).await;
         folders.check_unused()?;
         let small = config.pool.small_object_threshold.0;
         let engine = EngineConfig {
@@ -170,7 +170,7 @@ impl OpenStore {
         let engine = further.fold(engine, |engine, pool| {
             engine.with_pool(pool.number(), pool.layout)
         });
-        let birth = birth::find(config, &folders, purpose)?;
+        let birth = format_pool::find(config, &folders, purpose)?;
         let key_file = config.master_key_file();
         let made = birth.makes_pool();
         let pool_key = if birth.is_fresh() {
@@ -186,9 +186,9 @@ impl OpenStore {
             .await?;
         if made {
             // Blank folders have become disks.
-            folders = disks::look(config).await;
+            folders = disks::probe(config).await;
         }
-        Ok(Ground {
+        Ok(OpenContext {
             folders,
             dewar: born.dewar,
             master,
@@ -212,7 +212,7 @@ impl OpenEngine for OpenStore {
             let (engine, dewar) = (&ground.engine, ground.dewar);
             match engine::Engine::loss(env, engine, dewar, &ground.folders).await? {
                 Some(mut report) => {
-                    report.text = roster::spelled(config, &report.text);
+                    report.text = pool_state_file::spelled(config, &report.text);
                     confirm_loss(&report, code)?;
                     ground.engine.journal.accept_loss = true;
                 }
@@ -220,8 +220,8 @@ impl OpenEngine for OpenStore {
             }
         }
         let work = match purpose {
-            Purpose::Serve | Purpose::AcceptLoss(_) => Work::On,
-            Purpose::Administer => Work::Off,
+            Purpose::Serve | Purpose::AcceptLoss(_) => BackgroundWork::On,
+            Purpose::Administer => BackgroundWork::Off,
         };
         let engine = engine::Engine::open(
             env,
@@ -244,9 +244,9 @@ impl OpenEngine for OpenStore {
         limit_accounts(engine.store(), &config.accounts);
         limit_logins(engine.store(), config);
         let audit = Arc::new(AuditLog::open(audit_config(config), env)?);
-        engine.store().tell(Arc::clone(&audit) as _);
+        engine.store().set_audit_sink(Arc::clone(&audit) as _);
         if purpose.serves() {
-            attempt::forget_ended(config, false)?;
+            rebuild_report::forget_ended(config, false)?;
             let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
             audit.note(
                 "server:start",
@@ -262,7 +262,7 @@ impl OpenEngine for OpenStore {
             },
         );
         let folders = LiveFolders::new(ground.folders, &engine);
-        let configured = Arc::new(disks::Configured::new(config));
+        let configured = Arc::new(disks::ConfiguredFolders::new(config));
         if purpose.serves() {
             let outlook = Arc::clone(&configured) as _;
             engine.keep_looking(Arc::clone(&folders), outlook).await;
@@ -273,7 +273,7 @@ impl OpenEngine for OpenStore {
             membership: Arc::clone(engine.membership()),
             folders: Arc::clone(&folders),
             configured,
-            roster: Arc::new(Roster::open(config)?),
+            roster: Arc::new(PoolStateFile::open(config)?),
             held: Arc::default(),
         };
         changes.note().map_err(|error| error.message)?;
@@ -315,17 +315,25 @@ impl OpenEngine for OpenStore {
     }
 
     async fn look_at_folders(&self, config: &Config) -> Vec<DiskInfo> {
-        roster::known_disks(config, &disks::look(config).await)
+        pool_state_file::known_disks(config, &disks::probe(config).await)
     }
 
-    async fn rebuild(&self, config: &Config, wish: RebuildWish) -> Result<CatalogInfo, BoxError> {
+    async fn rebuild(
+        &self,
+        config: &Config,
+        wish: RebuildRequest,
+    ) -> Result<CatalogInfo, BoxError> {
         let (dry_run, target) = (wish.dry_run, flags(&wish));
         let result = self.rebuild_catalog(config, wish).await;
         self.told(config, "admin:catalog-rebuild", target, dry_run, &result);
         result
     }
 
-    async fn restore(&self, config: &Config, wish: RestoreWish) -> Result<CatalogInfo, BoxError> {
+    async fn restore(
+        &self,
+        config: &Config,
+        wish: RestoreRequest,
+    ) -> Result<CatalogInfo, BoxError> {
         let (dry_run, target) = (wish.dry_run, wish.source.display().to_string());
         let result = self.restore_catalog(config, wish).await;
         self.told(config, "admin:catalog-restore", target, dry_run, &result);
@@ -364,7 +372,7 @@ impl OpenStore {
 }
 
 /// What was consented to.
-fn flags(wish: &RebuildWish) -> String {
+fn flags(wish: &RebuildRequest) -> String {
     let flags = [
         (wish.accept_loss, "--accept-loss"),
         (wish.discard_unnamed, "--discard-unnamed"),
@@ -427,7 +435,7 @@ fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
         );
         at = source.source();
     }
-    let mut message = roster::spelled(config, &error.to_string());
+    let mut message = pool_state_file::spelled(config, &error.to_string());
     let mut add = |advice: &str| {
         let end = if message.ends_with(['.', '?']) {
             " "
@@ -459,7 +467,7 @@ fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
 }
 
 #[async_trait]
-impl Engine for StoreEngine {
+impl ServedStore for StoreEngine {
     type S3 = S3Front;
 
     fn s3(&self) -> S3Front {
@@ -490,7 +498,7 @@ impl Engine for StoreEngine {
             self.key_file.clone(),
             &self.engine,
             self.changes.clone(),
-            admin::Beside {
+            admin::AdminDeps {
                 web_keys: self.web_keys.clone(),
                 audit: Arc::clone(&self.audit),
                 copies: Arc::clone(&self.copies),

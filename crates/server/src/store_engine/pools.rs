@@ -40,11 +40,11 @@ impl DiskChanges {
         let main = pool.number();
         let mut layouts: Vec<(u16, Layout)> = pool.layouts().collect();
         layouts.sort_by_key(|(number, _)| (*number != main, self.pool_name(*number)));
-        let away = self.away(pool, journal);
+        let away = self.absent_disks(pool, journal);
         let state = journal.status().state;
         let runs = matches!(state, JournalState::Running | JournalState::Changing);
         let pools = layouts.into_iter().map(|(number, layout)| {
-            let now = self.store.room_in(number);
+            let now = self.store.layout_for_new_blob(number);
             let away = away.get(&number).copied().unwrap_or(0);
             let space = self.store.space_in(number);
             PoolFigures {
@@ -63,7 +63,7 @@ impl DiskChanges {
 
     /// How many disks of each pool cannot be used fully now; one that was removed is none of them. One that was not found since the start is of the
     /// pool that it was of when it was seen last, the main one if nobody remembers.
-    pub(super) fn away(&self, pool: &Pool, journal: &Journal) -> BTreeMap<u16, i64> {
+    pub(super) fn absent_disks(&self, pool: &Pool, journal: &Journal) -> BTreeMap<u16, i64> {
         let mut away = BTreeMap::new();
         for id in journal.status().members {
             let member = pool.member(id);

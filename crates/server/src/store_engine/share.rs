@@ -2,7 +2,7 @@
 
 use dewar_auth::Caller;
 use dewar_env::Env;
-use dewar_s3::sigv4::{Presign, presign};
+use dewar_s3::sigv4::{PresignRequest, presign};
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::Node;
 use dewar_store::{NewShare, Store};
@@ -14,7 +14,7 @@ use crate::admin::{AdminError, Failure, ShareInfo, ShareRequest};
 type Result<T> = std::result::Result<T, AdminError>;
 
 /// Where addresses lead.
-pub(super) struct At<'a> {
+pub(super) struct ShareEndpoint<'a> {
     /// Where the S3 door listens, while a server runs.
     pub(super) endpoint: Option<&'a str>,
     pub(super) region: &'a str,
@@ -37,7 +37,7 @@ fn info(env: &Env, share: dewar_store::ShareInfo, url: Option<String>) -> ShareI
 pub(super) async fn answer(
     store: &Store,
     env: &Env,
-    at: &At<'_>,
+    at: &ShareEndpoint<'_>,
     request: ShareRequest,
 ) -> Result<Option<Vec<ShareInfo>>> {
     let accounts = store.accounts();
@@ -86,7 +86,7 @@ pub(super) async fn answer(
             };
             let (share, secret) = accounts.add_share(new).await?;
             let signed = presign(
-                &Presign {
+                &PresignRequest {
                     method: if upload { "PUT" } else { "GET" },
                     endpoint,
                     region: at.region,

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dewar_data::pool::{Found, IDENTITY_FILE, Identity, Pool, inspect};
+use dewar_data::pool::{FolderProbe, IDENTITY_FILE, Identity, Pool, inspect};
 use dewar_env::{Disk, DiskState, Space};
 use dewar_store::Store;
-use dewar_store::engine::{Content, Refusal};
-use dewar_store::upkeep::{AtRisk, Danger, Decision, DiskLine, Ledger, LedgerDepth, ScrubPass};
+use dewar_store::engine::{DiskRefusal, FolderContent};
+use dewar_store::upkeep::{
+    Decision, DiskLine, Ledger, LedgerDepth, ObjectAtRisk, ScrubPass, UnderReplicated,
+};
 use dewar_types::{DiskId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
@@ -35,21 +37,21 @@ pub(super) struct UpkeepAdmin {
     pool: Arc<Pool>,
     changes: DiskChanges,
     /// The last check of everything, or the one under way.
-    fsck: Arc<Mutex<Option<Check>>>,
+    fsck: Arc<Mutex<Option<RunningCheck>>>,
 }
 
-struct Check {
+struct RunningCheck {
     deep: bool,
     read: Arc<AtomicU64>,
     outcome: Option<Result<LedgerInfo>>,
     /// Objects at risk that the outcome does not name.
-    rest: Arc<AsyncMutex<Rest>>,
+    rest: Arc<AsyncMutex<RemainingAtRisk>>,
 }
 
-/// See [`Check::rest`].
+/// See [`RunningCheck::rest`].
 #[derive(Default)]
-struct Rest {
-    at_risk: Option<AtRisk>,
+struct RemainingAtRisk {
+    at_risk: Option<UnderReplicated>,
     /// The page that was handed out last, and how many there were.
     last: AtRiskInfo,
     pages: u64,
@@ -98,8 +100,8 @@ impl UpkeepAdmin {
         self.changes.look_at_removed().await;
         let numbers = self.changes.roster.numbers();
         let shown = self.changes.states();
-        let (hollow, room) = (self.store.hollow(), self.store.space());
-        let in_doubt = self.store.in_doubt();
+        let (hollow, room) = (self.store.lost_shard_dirs(), self.store.space());
+        let unverified = self.store.unverified();
         let is_full = |space: &Space| space.available <= space.reserve();
         let mut states = Vec::new();
         let flaws = self.flaws().await;
@@ -110,17 +112,17 @@ impl UpkeepAdmin {
             }
             let was = self.changes.roster.at(Path::new(&path));
             let (id, detail) = match (&folder.content, &folder.refused) {
-                (Content::Disk { identity, .. }, Some(Refusal::Removed)) => {
+                (FolderContent::Disk { identity, .. }, Some(DiskRefusal::Removed)) => {
                     let held = self.changes.held(identity.disk);
                     (Some(identity.disk), held.map(|held| held_text(&held)))
                 }
-                (Content::Disk { identity, .. }, Some(refusal)) => {
+                (FolderContent::Disk { identity, .. }, Some(refusal)) => {
                     let dewar = self.pool.dewar();
                     (Some(identity.disk), Some(refusal.sentence(&path, dewar)))
                 }
-                (Content::Disk { identity, .. }, None) => (Some(identity.disk), None),
-                (Content::Blank { .. }, _) => (was, None),
-                (Content::Absent(error), _) => (was, Some(error.to_string())),
+                (FolderContent::Disk { identity, .. }, None) => (Some(identity.disk), None),
+                (FolderContent::Blank { .. }, _) => (was, None),
+                (FolderContent::Absent(error), _) => (was, Some(error.to_string())),
             };
             let detail = match state {
                 "read-only" => Some(why_read_only(Path::new(&path))),
@@ -129,7 +131,7 @@ impl UpkeepAdmin {
                     Some(FULL.to_owned())
                 }
                 "online" if id.is_some_and(|id| hollow.contains(&id)) => Some(HOLLOW.to_owned()),
-                "online" if id.is_some_and(|id| in_doubt.contains(&id)) => {
+                "online" if id.is_some_and(|id| unverified.contains(&id)) => {
                     Some(IN_DOUBT.to_owned())
                 }
                 "online" if flaws.contains_key(&path) => flaws.get(&path).cloned(),
@@ -142,7 +144,7 @@ impl UpkeepAdmin {
             };
             let state = self.changes.decided(folder, id, state);
             let pool = match (&folder.content, id) {
-                (Content::Disk { identity, .. }, _) => Some(identity.pool),
+                (FolderContent::Disk { identity, .. }, _) => Some(identity.pool),
                 (_, Some(id)) => self.changes.roster.pool_of(id),
                 _ => None,
             };
@@ -176,7 +178,8 @@ impl UpkeepAdmin {
         // Each by itself, since any may hang.
         let mut looks = JoinSet::new();
         self.changes.folders.each(|folder| {
-            if let (Content::Disk { identity, disk }, None) = (&folder.content, &folder.refused)
+            if let (FolderContent::Disk { identity, disk }, None) =
+                (&folder.content, &folder.refused)
                 && disk.state().readable()
             {
                 let (label, id, disk) = (folder.label.clone(), identity.disk, Arc::clone(disk));
@@ -228,7 +231,7 @@ impl UpkeepAdmin {
         for line in self.store.disk_lines().await? {
             let scrub = scrubs.iter().find(|(disk, _)| *disk == line.disk);
             let scrub = scrub.map(|(_, status)| *status).unwrap_or_default();
-            let rot = self.store.rot_found(line.disk).await?;
+            let rot = self.store.corruptions_found(line.disk).await?;
             let known = || {
                 let folder = roster.folder_of(line.disk)?;
                 Some(folder.display().to_string())
@@ -435,7 +438,7 @@ impl UpkeepAdmin {
             return Ok(());
         }
         let read = Arc::new(AtomicU64::new(0));
-        *fsck = Some(Check {
+        *fsck = Some(RunningCheck {
             deep,
             read: Arc::clone(&read),
             outcome: None,
@@ -473,9 +476,9 @@ impl UpkeepAdmin {
                 .is_ok_and(|ledger: &LedgerInfo| ledger.more);
             if let Some(check) = &mut *fsck.lock() {
                 check.outcome = Some(outcome);
-                check.rest = Arc::new(AsyncMutex::new(Rest {
+                check.rest = Arc::new(AsyncMutex::new(RemainingAtRisk {
                     at_risk: at_risk.filter(|rest| more && !rest.is_over()),
-                    ..Rest::default()
+                    ..RemainingAtRisk::default()
                 }));
             }
         });
@@ -669,10 +672,10 @@ fn whose(path: &Path, folder: &Path) -> Option<String> {
 /// What is wrong with a disk that is in use in `folder`.
 async fn flaw(folder: &str, id: DiskId, disk: &dyn Disk) -> Option<String> {
     let identity = match inspect(disk).await {
-        Ok(Found::Disk(identity)) if identity.disk == id => None,
-        Ok(Found::Absent(_)) => None,
-        Ok(Found::Disk(_)) => Some("its file `dewar-disk` is another disk's".to_owned()),
-        Ok(Found::Blank) => Some("its file `dewar-disk` is gone".to_owned()),
+        Ok(FolderProbe::Disk(identity)) if identity.disk == id => None,
+        Ok(FolderProbe::Absent(_)) => None,
+        Ok(FolderProbe::Disk(_)) => Some("its file `dewar-disk` is another disk's".to_owned()),
+        Ok(FolderProbe::Blank) => Some("its file `dewar-disk` is gone".to_owned()),
         Err(error) => Some(format!("its file `dewar-disk` is damaged: {error}")),
     };
     if let Some(flaw) = identity {
@@ -714,7 +717,7 @@ pub(super) fn why_read_only(folder: &Path) -> String {
     })
 }
 
-fn danger_info(danger: &Danger) -> DangerInfo {
+fn danger_info(danger: &ObjectAtRisk) -> DangerInfo {
     DangerInfo {
         failures_left: danger.margin,
         path: danger.path.clone(),

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use dewar_auth::{AcceptedConnection, Caller, Credentials as _, Origin};
+use dewar_auth::{AcceptedConnection, Caller, CredentialStore as _, Origin};
 use dewar_env::{BoxFuture, Env};
 use dewar_store::Store;
 use dewar_types::{Result, UserId};
 use dewar_xrootd::{
-    Callers, CopyEnd, Door, DoorConfig, DoorLimits, Elsewhere, Meter, Outcome, Pace, Peer, Proof,
-    Redirect, RequestCode, Source, Sources, SssKey, TlsConfig, TlsStream, TlsUpgrade, TpcConfig,
-    Translation, Trust, When,
+    AllowList, AllowRule, Callers, CopyEnd, Door, DoorConfig, DoorLimits, Meter, Pace, Peer, Proof,
+    Redirect, RedirectMode, RedirectTarget, RequestCode, RequestOutcome, SssKey, TlsConfig,
+    TlsStream, TlsUpgrade, TpcConfig, Translation, Trust,
 };
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
@@ -20,12 +20,12 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Xrootd;
+use crate::health::HealthIssue;
 use crate::keytab::Keytab;
 use crate::listener::{CopyMetrics, ListenerMetrics, RequestLabels, SocketFront, VerbLabels};
 use crate::socket_owner;
 use crate::tls::Tls;
-use crate::trouble::Trouble;
-use crate::trusted::Trusted;
+use crate::trust_store::TrustStore;
 
 struct XrootdFront {
     door: Arc<Door>,
@@ -59,11 +59,11 @@ pub(super) fn front(
             buffer_bytes: number(config.buffers.0),
         },
         tpc: TpcConfig {
-            sources: Sources(
+            sources: AllowList(
                 config
                     .tpc_sources
                     .iter()
-                    .filter_map(|rule| Source::parse(rule))
+                    .filter_map(|rule| AllowRule::parse(rule))
                     .collect(),
             ),
             copies_max: number(u64::from(config.tpc_copies_max)),
@@ -71,11 +71,11 @@ pub(super) fn front(
                 rate_min: config.tpc_rate_min.0,
                 over: config.tpc_rate_time,
             },
-            trust: Some(Arc::new(System(Trusted::default()))),
+            trust: Some(Arc::new(System(TrustStore::default()))),
             listeners,
         },
         redirect: Redirect {
-            when: When::parse(&config.redirect).unwrap_or_default(),
+            when: RedirectMode::parse(&config.redirect).unwrap_or_default(),
             reads: elsewhere(&config.redirect_to),
             writes: elsewhere(&config.redirect_writes_to),
         },
@@ -102,9 +102,11 @@ pub(super) fn front(
     })
 }
 
-fn elsewhere(rules: &[String]) -> Vec<Elsewhere> {
+fn elsewhere(rules: &[String]) -> Vec<RedirectTarget> {
     let rules = rules.iter();
-    rules.filter_map(|rule| Elsewhere::parse(rule)).collect()
+    rules
+        .filter_map(|rule| RedirectTarget::parse(rule))
+        .collect()
 }
 
 impl SocketFront for XrootdFront {
@@ -128,19 +130,23 @@ impl SocketFront for XrootdFront {
         self.door.lingers()
     }
 
-    fn troubles(&self) -> Vec<Trouble> {
+    fn troubles(&self) -> Vec<HealthIssue> {
         let keytab = self.keytab.as_ref();
         let unreadable = keytab.and_then(|keytab| keytab.read().err());
-        let keytab = unreadable.map(|error| Trouble {
+        let keytab = unreadable.map(|error| HealthIssue {
             what: format!("services cannot log in over root://: {error}"),
             advice: "mend the file, and it is used at once".to_owned(),
         });
-        let silent = self.door.silent_peers().into_iter().map(|place| Trouble {
-            what: format!("clients are not sent to {place}, which does not answer"),
-            advice: "start the server there, or take it out of xrootd.redirect_to and \
+        let silent = self
+            .door
+            .silent_peers()
+            .into_iter()
+            .map(|place| HealthIssue {
+                what: format!("clients are not sent to {place}, which does not answer"),
+                advice: "start the server there, or take it out of xrootd.redirect_to and \
                      xrootd.redirect_writes_to"
-                .to_owned(),
-        });
+                    .to_owned(),
+            });
         keytab.into_iter().chain(silent).collect()
     }
 }
@@ -149,7 +155,7 @@ impl SocketFront for XrootdFront {
 struct Metered {
     listener: ListenerMetrics,
     /// Counters of each request, looked up once: by its place among all and by outcome.
-    requests: Vec<Counted>,
+    requests: Vec<RequestCount>,
     copies: CopyMetrics,
     /// Those under way, for `dewar status`.
     running: Arc<AtomicU64>,
@@ -157,19 +163,19 @@ struct Metered {
 
 /// What is counted of one request.
 #[derive(Default)]
-struct Counted {
+struct RequestCount {
     outcomes: [OnceLock<Counter>; STATUS.len()],
     seconds: OnceLock<Histogram>,
 }
 
-/// What outcomes are called, in the order of [`Outcome`].
+/// What outcomes are called, in the order of [`RequestOutcome`].
 const STATUS: [&str; 5] = ["ok", "error", "failed", "wait", "redirect"];
 
 impl Metered {
     fn new(listener: ListenerMetrics, running: Arc<AtomicU64>) -> Self {
         let requests = RequestCode::ALL.iter();
         Self {
-            requests: requests.map(|_| Counted::default()).collect(),
+            requests: requests.map(|_| RequestCount::default()).collect(),
             copies: listener.copies.of(DOOR, &CopyEnd::ALL.map(CopyEnd::name)),
             running,
             listener,
@@ -178,7 +184,7 @@ impl Metered {
 }
 
 impl Meter for Metered {
-    fn answered(&self, request: RequestCode, outcome: Outcome, took: Duration) {
+    fn answered(&self, request: RequestCode, outcome: RequestOutcome, took: Duration) {
         let (door, verb) = (DOOR, request.name());
         let place = RequestCode::ALL.iter().position(|code| *code == request);
         let Some(counted) = place.and_then(|place| self.requests.get(place)) else {
@@ -244,7 +250,7 @@ impl TlsUpgrade for Upgrade {
 }
 
 /// Believes whom the system believes.
-struct System(Trusted);
+struct System(TrustStore);
 
 impl Trust for System {
     fn client(&self) -> BoxFuture<'_, Option<Arc<TlsConfig>>> {
@@ -311,11 +317,12 @@ impl Callers for StoreCallers {
     }
 
     fn logged_in(&self, caller: &Caller, way: &str) {
-        self.store.tell_login(caller, way);
+        self.store.audit_login(caller, way);
     }
 
     fn turned_away(&self, peer: &Peer, way: &str, why: &str) {
-        self.store.tell_refused_login(peer.origin(), way, None, why);
+        self.store
+            .audit_refused_login(peer.origin(), way, None, why);
     }
 
     fn caller<'a>(&'a self, proof: &'a Proof, origin: Origin) -> BoxFuture<'a, Result<Caller>> {

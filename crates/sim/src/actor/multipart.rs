@@ -3,27 +3,27 @@
 use dewar_checksum::AlgorithmSet;
 use dewar_env::sim::SimRng;
 use dewar_store::api::{
-    Attributes, CompletePart, CompleteRequest, CreateUploadRequest, Expect, ListedPart, Marks,
-    UploadPartRequest, WriteCondition,
+    CompletePart, CompleteRequest, CreateUploadRequest, ExpectedContent, ListedPart,
+    ObjectMetadata, UploadPartRequest, VersionAttributes, WriteCondition,
 };
 use dewar_types::UploadId;
 
-use crate::bench::{Outcome, Process};
-use crate::content::Content;
+use crate::bench::{OpOutcome, Process};
+use crate::content::ObjectContent;
 
 pub(super) async fn upload(process: &Process, rng: &SimRng) {
     let key = process.bench.key(rng);
     let request = CreateUploadRequest {
         encryption: None,
-        marks: Marks::default(),
+        marks: VersionAttributes::default(),
         object: process.object(&key),
-        attributes: Attributes::default(),
+        attributes: ObjectMetadata::default(),
         checksum: None,
         composite: false,
         acl: None,
     };
     let work = process.store.create_upload(&process.caller, request);
-    let Outcome::Done(begun) = process.ask(rng, work).await else {
+    let OpOutcome::Done(begun) = process.ask(rng, work).await else {
         return;
     };
     let id = begun.id;
@@ -37,16 +37,16 @@ pub(super) async fn upload(process: &Process, rng: &SimRng) {
         for _ in 0..times {
             let content = part(process, rng, number == count);
             match send(process, rng, &key, id, number, &content).await {
-                Outcome::Done(listed) => last = Some((content, listed)),
-                Outcome::Refused(error) => {
+                OpOutcome::Done(listed) => last = Some((content, listed)),
+                OpOutcome::Refused(error) => {
                     return process
                         .bench
                         .fail(format!("part {number} of {key} was refused: {error:?}"));
                 }
                 // The number holds what it held.
-                Outcome::Undone(_) => {}
+                OpOutcome::Undone(_) => {}
                 // Whether the number holds what it held or what was sent is open.
-                Outcome::Open(_) => last = None,
+                OpOutcome::Open(_) => last = None,
             }
         }
         let Some((content, listed)) = last else {
@@ -62,7 +62,7 @@ pub(super) async fn upload(process: &Process, rng: &SimRng) {
     if rng.below(6) == 0 {
         return abort(process, rng, &key, id).await;
     }
-    let whole = Content::joined(&contents);
+    let whole = ObjectContent::joined(&contents);
     let request = CompleteRequest {
         customer_key: None,
         object: process.object(&key),
@@ -77,7 +77,7 @@ pub(super) async fn upload(process: &Process, rng: &SimRng) {
     let outcome = process
         .ask(rng, process.store.complete_upload(&process.caller, request))
         .await;
-    if let Outcome::Refused(error) = &outcome {
+    if let OpOutcome::Refused(error) = &outcome {
         process.bench.fail(format!(
             "{what}: all parts were acknowledged, and yet {error:?}"
         ));
@@ -85,7 +85,7 @@ pub(super) async fn upload(process: &Process, rng: &SimRng) {
     process.conclude(&what, &[write], &outcome);
 }
 
-fn part(process: &Process, rng: &SimRng, last: bool) -> Content {
+fn part(process: &Process, rng: &SimRng, last: bool) -> ObjectContent {
     let min = process.bench.plan.engine.part_bytes_min;
     let len = match rng.below(3) {
         0 => min,
@@ -97,7 +97,7 @@ fn part(process: &Process, rng: &SimRng, last: bool) -> Content {
     } else {
         len
     };
-    Content::new(process.bench.number(), len)
+    ObjectContent::new(process.bench.number(), len)
 }
 
 async fn send(
@@ -106,8 +106,8 @@ async fn send(
     key: &str,
     upload: UploadId,
     number: u64,
-    content: &Content,
-) -> Outcome<ListedPart> {
+    content: &ObjectContent,
+) -> OpOutcome<ListedPart> {
     let request = UploadPartRequest {
         customer_key: None,
         object: process.object(key),
@@ -120,7 +120,7 @@ async fn send(
     let work = async {
         let mut part = process.store.upload_part(&process.caller, request).await?;
         part.write(content.bytes(0, content.len())).await?;
-        part.commit(Expect::default()).await
+        part.commit(ExpectedContent::default()).await
     };
     let outcome = process.ask(rng, work).await;
     process.conclude(

@@ -7,13 +7,13 @@ use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_env::sim::SimRng;
 use dewar_store::Upload;
 use dewar_store::api::{
-    Attributes, CopyRequest, DeleteItem, DeleteRequest, ETag, Expect, GetRequest, Marks,
-    ObjectInfo, PutRequest, ReadCondition, WriteCondition,
+    CopyRequest, DeleteItem, DeleteRequest, ETag, ExpectedContent, GetRequest, ObjectInfo,
+    ObjectMetadata, PutRequest, ReadCondition, VersionAttributes, WriteCondition,
 };
 use dewar_types::{Error, ErrorKind, RangeSpec};
 
-use crate::bench::{Outcome, Process, object_key};
-use crate::content::Content;
+use crate::bench::{OpOutcome, Process, object_key};
+use crate::content::ObjectContent;
 use crate::model::{Moment, Value};
 use crate::plan::{Focus, Mix};
 
@@ -36,10 +36,10 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
     };
     let request = PutRequest {
         encryption: None,
-        marks: Marks::default(),
+        marks: VersionAttributes::default(),
         object: process.object(&key),
         size: rng.coin().then_some(content.len()),
-        attributes: Attributes::default(),
+        attributes: ObjectMetadata::default(),
         want: match rng.below(3) {
             0 => AlgorithmSet::EMPTY,
             _ => AlgorithmSet::EMPTY.with(Algorithm::Md5),
@@ -62,10 +62,10 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
     let work = async {
         let mut upload = process.store.put(&process.caller, request).await?;
         feed(process, rng, &mut upload, &content, chunk).await?;
-        upload.commit(Expect::default()).await
+        upload.commit(ExpectedContent::default()).await
     };
     let outcome = process.ask(rng, work).await;
-    if let Outcome::Done(info) = &outcome
+    if let OpOutcome::Done(info) = &outcome
         && info.size != content.len()
     {
         let size = info.size;
@@ -80,7 +80,7 @@ async fn feed(
     process: &Process,
     rng: &SimRng,
     upload: &mut Upload,
-    content: &Content,
+    content: &ObjectContent,
     chunk: u64,
 ) -> Result<(), Error> {
     let mut at = 0;
@@ -311,7 +311,7 @@ pub(super) async fn delete_many(process: &Process, rng: &SimRng) {
         .store
         .delete_many(&process.caller, &bucket, objects, false);
     match process.ask(rng, work).await {
-        Outcome::Done(results) => {
+        OpOutcome::Done(results) => {
             for ((key, write), result) in keys.iter().zip(&writes).zip(results) {
                 // What of one key: a refusal or an open end, as for the whole.
                 let outcome = process.ask(rng, std::future::ready(result)).await;
@@ -335,7 +335,7 @@ pub(super) async fn copy(process: &Process, rng: &SimRng) {
         encryption: None,
         source_key: None,
         source_version: None,
-        marks: Marks::default(),
+        marks: VersionAttributes::default(),
         source: process.object(&source),
         source_condition: ReadCondition::default(),
         target: process.object(&target),
@@ -349,7 +349,7 @@ pub(super) async fn copy(process: &Process, rng: &SimRng) {
     let outcome = process
         .ask(rng, process.store.copy(&process.caller, request))
         .await;
-    if let Outcome::Done(ObjectInfo { size, .. }) = &outcome {
+    if let OpOutcome::Done(ObjectInfo { size, .. }) = &outcome {
         // The answer says how long it is.
         let fits = |value: &Value| value.as_ref().is_some_and(|c| c.len() == *size);
         process.bench.model.lock().done_with(&write, fits);

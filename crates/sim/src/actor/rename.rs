@@ -4,7 +4,7 @@ use dewar_env::sim::SimRng;
 use dewar_store::api::{RenameRequest, WriteCondition};
 use dewar_types::GroupId;
 
-use crate::bench::{Outcome, Process, object_key};
+use crate::bench::{OpOutcome, Process, object_key};
 
 pub(super) async fn object(process: &Process, rng: &SimRng) {
     let (source, target) = (process.bench.key(rng), process.bench.key(rng));
@@ -65,7 +65,7 @@ pub(super) async fn directory(process: &Process, rng: &SimRng) {
     let outcome = process
         .ask(rng, process.store.rename(&process.caller, request))
         .await;
-    if matches!(outcome, Outcome::Done(())) {
+    if matches!(outcome, OpOutcome::Done(())) {
         // What is in it stays charged to whom it was; what comes is charged to another group, or to the
         // bucket's again.
         let group = slot.is_multiple_of(2);

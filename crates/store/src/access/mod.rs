@@ -4,8 +4,8 @@
 //! bucket's policy, list, ownership and block are documents that stand in the cache with the
 //! bucket, read and compiled once.
 
+mod acl;
 mod documents;
-mod grants;
 mod policy;
 
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use dewar_auth::{BucketAccess, Caller, Limit, Policy};
 use dewar_meta::ns::Bucket;
 use dewar_types::{Error, ErrorKind, Result, UserId};
 
+pub(crate) use acl::ObjectOwner;
 pub(crate) use documents::{
     AclDocument, BlockDocument, OwnershipDocument, PaymentDocument, PolicyDocument,
 };
-pub(crate) use grants::ObjectOwner;
 
 use crate::document::document_of;
 

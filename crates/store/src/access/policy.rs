@@ -10,10 +10,10 @@ use super::{
     AclDocument, BlockDocument, OwnershipDocument, PaymentDocument, PolicyDocument, access_of,
 };
 use crate::Store;
-use crate::admit::{Standing, actor};
 use crate::api::{BucketRef, ObjectRef};
+use crate::authorize::{AccessFacts, actor};
 use crate::document::{Document, document_of};
-use crate::marks::BucketTags;
+use crate::version_attributes::BucketTags;
 
 impl Store {
     /// The policy of a bucket as it was written, with the ARNs that its users and roles have now;
@@ -55,7 +55,7 @@ impl Store {
     ) -> Result<()> {
         let found = self
             .inner
-            .admit(caller, PolicyDocument::PUT, bucket, None)
+            .authorize_bucket(caller, PolicyDocument::PUT, bucket, None)
             .await?;
         let kind = PolicyKind::Bucket(found.name.as_str());
         Policy::parse(text, kind, BUCKET_POLICY_BYTES_MAX).map_err(malformed)?;
@@ -107,7 +107,10 @@ impl Store {
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
     pub async fn bucket_is_public(&self, caller: &Caller, bucket: &BucketRef) -> Result<bool> {
         let action = Action::GetBucketPolicyStatus;
-        let found = self.inner.admit(caller, action, bucket, None).await?;
+        let found = self
+            .inner
+            .authorize_bucket(caller, action, bucket, None)
+            .await?;
         Ok(access_of(&found)?.is_public())
     }
 
@@ -129,7 +132,7 @@ impl Store {
             Some(key) => inner.tree.lookup(&found, key).await?,
             None => None,
         };
-        let standing = file.map(|file| Standing::of(&file.file)).transpose()?;
+        let access_facts = file.map(|file| AccessFacts::of(&file.file)).transpose()?;
         let access = access_of(&found)?;
         let resource = Resource::Bucket {
             tenant: &found.tenant.name,
@@ -137,7 +140,7 @@ impl Store {
             owner: found.record.attributes.owner,
             access: Some(&access),
             key: key.map(ObjectKey::as_str),
-            object: standing.as_ref().map(Standing::access),
+            object: access_facts.as_ref().map(AccessFacts::access),
         };
         let tags = document_of::<BucketTags>(&found)?;
         let details = Details {
@@ -152,7 +155,7 @@ impl Store {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
-    pub async fn may_put(&self, caller: &Caller, object: &ObjectRef) -> Result<()> {
+    pub async fn can_put(&self, caller: &Caller, object: &ObjectRef) -> Result<()> {
         let key = Some(object.key.as_str());
         let action = Action::PutObject;
         let details = Details {
@@ -160,7 +163,7 @@ impl Store {
             ..self.inner.details()
         };
         self.inner
-            .admit_with(caller, action, &object.bucket, key, &details)
+            .authorize_bucket_with(caller, action, &object.bucket, key, &details)
             .await?;
         Ok(())
     }
@@ -198,7 +201,7 @@ impl Store {
         };
         let found = self
             .inner
-            .admit_with(caller, action, bucket, None, &details)
+            .authorize_bucket_with(caller, action, bucket, None, &details)
             .await?;
         let bytes = OwnershipDocument(ownership).to_bytes();
         let principal = caller.to_string();

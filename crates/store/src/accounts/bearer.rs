@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_auth::token::{Base, Becomes, Issuer, SKEW_SECS, Token, TokenError};
+use dewar_auth::token::{BasePath, Issuer, MappingTarget, SKEW_SECS, TokenError, VerifiedToken};
 use dewar_auth::{
     Bounds, Caller, CredentialError, IDENTITY_POLICY_BYTES_MAX, Limit, Origin, Policy, PolicyKind,
     User, UserKind, UserPolicies, UserPolicy,
@@ -16,12 +16,13 @@ use dewar_auth::{
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 
-use super::cache::{LastUse, Scope};
-use super::claims::{ClaimLimits, ClaimRank, KeptClaims, claims_of, keep};
+use super::cache::{AccountScope, LastUse};
+use super::claims::{ClaimLimits, ClaimRank, SelectedClaims, claims_of, keep};
 use super::policies::PolicyCollection;
 use super::record::GroupRecord;
 use super::{
-    Accounts, CACHED_MAX, Digest, GROUP, HolderKind, digest_of, folded, is_of, refused, token_name,
+    Accounts, CACHED_MAX, Digest, GROUP, PolicyHolderKind, digest_of, folded, is_of, refused,
+    token_name,
 };
 
 /// Most bytes of tokens that are remembered, as they came. What is kept of one is up to seven times
@@ -30,18 +31,18 @@ const REMEMBERED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Tokens that were proven lately.
 #[derive(Default)]
-pub(super) struct Bearers {
+pub(super) struct BearerCache {
     /// With the length of each.
-    found: BTreeMap<Digest, (Bearer, usize)>,
+    found: BTreeMap<Digest, (CachedBearer, usize)>,
     bytes: usize,
 }
 
-impl Bearers {
-    fn get(&self, digest: &Digest) -> Option<&Bearer> {
+impl BearerCache {
+    fn get(&self, digest: &Digest) -> Option<&CachedBearer> {
         self.found.get(digest).map(|(bearer, _)| bearer)
     }
 
-    fn insert(&mut self, digest: Digest, bearer: Bearer, bytes: usize) {
+    fn insert(&mut self, digest: Digest, bearer: CachedBearer, bytes: usize) {
         if self.found.len() >= CACHED_MAX || self.bytes + bytes > REMEMBERED_BYTES_MAX {
             *self = Self::default();
         }
@@ -50,14 +51,17 @@ impl Bearers {
         self.found.insert(digest, (bearer, bytes));
     }
 
-    fn remove(&mut self, digest: &Digest) -> Option<Bearer> {
+    fn remove(&mut self, digest: &Digest) -> Option<CachedBearer> {
         let (bearer, bytes) = self.found.remove(digest)?;
         self.bytes -= bytes;
         Some(bearer)
     }
 
     /// Takes out some, by the user, the scopes and the last use.
-    pub(super) fn extract(&mut self, which: impl Fn(&User, &[Scope], &LastUse) -> bool) -> Self {
+    pub(super) fn extract(
+        &mut self,
+        which: impl Fn(&User, &[AccountScope], &LastUse) -> bool,
+    ) -> Self {
         let taken = self.found.extract_if(.., |_, (one, _)| {
             which(&one.user, &one.scopes, &one.last_use)
         });
@@ -71,27 +75,27 @@ impl Bearers {
 }
 
 #[derive(Clone)]
-pub(super) struct Bearer {
+pub(super) struct CachedBearer {
     user: Arc<User>,
     bounds: Arc<Bounds>,
     /// Accounts by whose records it was decided.
-    scopes: Arc<[Scope]>,
+    scopes: Arc<[AccountScope]>,
     last_use: LastUse,
 }
 
 /// What a token becomes, and why not more.
 #[derive(Clone, Debug)]
-pub struct Becoming {
+pub struct MappedIdentity {
     /// The issuer.
     pub issuer: Arc<Issuer>,
     /// What it says, proven.
-    pub token: Token,
+    pub token: VerifiedToken,
     /// Who it is here.
     pub user: Arc<User>,
     /// Local groups that it is in by the issuer's rules.
     pub groups: Vec<String>,
     /// Accounts by whose records it was decided.
-    pub(super) scopes: Vec<Scope>,
+    pub(super) scopes: Vec<AccountScope>,
 }
 
 /// Whether secrets may come over this wire: TLS, or this machine itself.
@@ -166,11 +170,11 @@ impl Accounts {
     }
 
     /// Proves a token that was not seen lately, and says who vouches for it.
-    async fn bearer_new(&self, token: &str, named: &str) -> Result<(Bearer, String)> {
+    async fn bearer_new(&self, token: &str, named: &str) -> Result<(CachedBearer, String)> {
         // No signed token is without dots.
         if !token.contains('.') {
             let (user, bounds, scopes) = self.macaroon_bearer(token).await?;
-            let bearer = Bearer {
+            let bearer = CachedBearer {
                 user: Arc::new(user),
                 bounds: Arc::new(bounds),
                 scopes: scopes.into(),
@@ -180,8 +184,8 @@ impl Accounts {
         }
         let (issuer, token) = self.prove(token).await?.map_err(not_taken)?;
         let said = format!("{} vouches for {}", issuer.url, token.subject);
-        let becoming = self.becoming(issuer, token).await?;
-        let bearer = Bearer {
+        let becoming = self.map_identity(issuer, token).await?;
+        let bearer = CachedBearer {
             bounds: Arc::new(bounds_of(&becoming, named)?),
             scopes: becoming.scopes.into(),
             user: becoming.user,
@@ -190,27 +194,34 @@ impl Accounts {
         Ok((bearer, said))
     }
 
-    /// What a token becomes here: [`Becoming`], or what is wrong with it.
+    /// What a token becomes here: [`MappedIdentity`], or what is wrong with it.
     ///
     /// # Errors
     /// The outer ones are those of the catalog and of rules that lead nowhere.
-    pub async fn judge(&self, token: &str) -> Result<std::result::Result<Becoming, TokenError>> {
+    pub async fn evaluate_token(
+        &self,
+        token: &str,
+    ) -> Result<std::result::Result<MappedIdentity, TokenError>> {
         match self.prove(token).await? {
-            Ok((issuer, token)) => Ok(Ok(self.becoming(issuer, token).await?)),
+            Ok((issuer, token)) => Ok(Ok(self.map_identity(issuer, token).await?)),
             Err(error) => Ok(Err(error)),
         }
     }
 
-    pub(super) async fn becoming(&self, issuer: Arc<Issuer>, token: Token) -> Result<Becoming> {
+    pub(super) async fn map_identity(
+        &self,
+        issuer: Arc<Issuer>,
+        token: VerifiedToken,
+    ) -> Result<MappedIdentity> {
         let fitting = || issuer.rules.iter().filter(|rule| rule.fits(&token.claims));
         let named = fitting().find_map(|rule| match &rule.becomes {
-            Becomes::User(name) => Some(name.clone()),
-            Becomes::Group(_) => None,
+            MappingTarget::User(name) => Some(name.clone()),
+            MappingTarget::Group(_) => None,
         });
         let mut groups = Vec::new();
         if token.capabilities.is_none() {
             for rule in fitting() {
-                if let Becomes::Group(name) = &rule.becomes
+                if let MappingTarget::Group(name) = &rule.becomes
                     && !groups.contains(name)
                 {
                     groups.push(name.clone());
@@ -247,7 +258,7 @@ impl Accounts {
                 let words = format!("the token becomes one of group {name}, which is not there");
                 refused(CredentialError::Invalid, words)
             })?;
-            let kind = HolderKind::Group;
+            let kind = PolicyHolderKind::Group;
             self.collect(&mut policies, kind, tenant, &group.name, &group.held)
                 .await?;
         }
@@ -261,7 +272,7 @@ impl Accounts {
             });
         }
         user.policies = UserPolicies::new(policies.policies);
-        Ok(Becoming {
+        Ok(MappedIdentity {
             user: Arc::new(user),
             issuer,
             token,
@@ -281,7 +292,7 @@ impl Accounts {
 }
 
 /// Somebody who is no user here. What such a one makes belongs to the issuer.
-fn federated(issuer: &Issuer, token: &Token) -> User {
+fn federated(issuer: &Issuer, token: &VerifiedToken) -> User {
     let name = format!("{}@{}", token.subject, issuer.name());
     let id = UserId(issuer.id);
     User {
@@ -294,7 +305,7 @@ fn federated(issuer: &Issuer, token: &Token) -> User {
 }
 
 /// What an issuer's capabilities are cut out of: everything at and below its base.
-fn base_policy(base: &Base) -> Result<Policy> {
+fn base_policy(base: &BasePath) -> Result<Policy> {
     let tenant = base.tenant.as_str();
     let resources: Vec<String> = if base.path.is_empty() {
         vec![format!("arn:aws:s3::{tenant}:*")]
@@ -325,11 +336,11 @@ fn policy_text(resources: &[String]) -> String {
 }
 
 /// What a token narrows its bearer to, and what it says.
-pub(super) fn bounds_of(becoming: &Becoming, credential: &str) -> Result<Bounds> {
+pub(super) fn bounds_of(becoming: &MappedIdentity, credential: &str) -> Result<Bounds> {
     let (issuer, token) = (&becoming.issuer, &becoming.token);
     let capabilities = token.capabilities.clone();
     let limit = capabilities.map(|all| Limit::Capabilities(Arc::new(all)));
-    let KeptClaims { claims, unkept } = claims_in_memory(issuer, token)?;
+    let SelectedClaims { claims, unkept } = claims_in_memory(issuer, token)?;
     Ok(Bounds {
         credential: credential.into(),
         expires: token.expires,
@@ -342,7 +353,7 @@ pub(super) fn bounds_of(becoming: &Becoming, credential: &str) -> Result<Bounds>
 }
 
 /// The claims of a token, for whoever comes with the token itself.
-pub(super) fn claims_in_memory(issuer: &Issuer, token: &Token) -> Result<KeptClaims> {
+pub(super) fn claims_in_memory(issuer: &Issuer, token: &VerifiedToken) -> Result<SelectedClaims> {
     let (claims, limits) = (claims_of(&token.claims), ClaimLimits::IN_MEMORY);
     let rank_of = |_: &str| ClaimRank::Unnamed;
     keep(issuer.name(), claims, Vec::new(), rank_of, limits)
@@ -371,11 +382,11 @@ mod tests {
 
     #[test]
     fn the_base_of_an_issuer_ends_where_it_says() {
-        let base = Base::parse("/atlas/data").expect("a base");
+        let base = BasePath::parse("/atlas/data").expect("a base");
         let policy = base_policy(&base).expect("a policy");
         assert_eq!(policy.statements(), 1);
-        let odd = Base::parse("/atlas/with \"quotes\" and \\").expect("a base");
+        let odd = BasePath::parse("/atlas/with \"quotes\" and \\").expect("a base");
         base_policy(&odd).expect("a policy");
-        assert!(Base::parse("/atlas/*").is_none());
+        assert!(BasePath::parse("/atlas/*").is_none());
     }
 }

@@ -14,7 +14,7 @@ use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Timestamp, UserId};
 
-use super::bearer::Bearers;
+use super::bearer::BearerCache;
 use super::{BY_EMAIL, BY_ID, CACHED_MAX, Digest, GROUP, GROUP_BY_ID, POLICY, ROLE};
 
 /// Changes that are remembered, so that what was read before one is not kept after it.
@@ -23,9 +23,9 @@ const CHANGES_REMEMBERED: usize = 256;
 /// An account, by the name of the user whose it is, in lower case; of all tenants that have one of
 /// that name. Empty for what belongs to a tenant and no account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Scope(Arc<str>);
+pub(super) struct AccountScope(Arc<str>);
 
-impl Scope {
+impl AccountScope {
     /// The account of a user: `ann`, of `ann` and of `ann/robot`.
     pub(super) fn of_user(name: &str) -> Self {
         let root = name.split_once('/').map_or(name, |(root, _)| root);
@@ -41,14 +41,14 @@ impl Scope {
 
 /// What a change may have changed for others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum Invalidation {
     /// Anything.
     All,
     /// What was decided by records of these accounts, and what these access keys are.
-    Some(Vec<Scope>, Vec<String>),
+    Some(Vec<AccountScope>, Vec<String>),
 }
 
-impl Change {
+impl Invalidation {
     /// What a batch changes.
     pub(super) fn by(batch: &Batch) -> Self {
         let (mut scopes, mut ids) = (Vec::new(), Vec::new());
@@ -56,11 +56,11 @@ impl Change {
         let puts = batch.puts.iter().map(|(key, _)| key);
         for key in puts.chain(&batch.deletes) {
             match changed_by(key) {
-                Changed::Nothing => {}
-                Changed::Place => places = true,
-                Changed::Account(scope) => scopes.push(scope),
-                Changed::Key(id) => ids.push(id),
-                Changed::Anything => return Self::All,
+                ChangedRecord::Nothing => {}
+                ChangedRecord::IdIndex => places = true,
+                ChangedRecord::Account(scope) => scopes.push(scope),
+                ChangedRecord::Key(id) => ids.push(id),
+                ChangedRecord::Anything => return Self::All,
             }
         }
         match places && scopes.is_empty() {
@@ -77,7 +77,7 @@ impl Change {
         }
     }
 
-    fn concerns(&self, scopes: &[Scope], key: Option<&str>) -> bool {
+    fn concerns(&self, scopes: &[AccountScope], key: Option<&str>) -> bool {
         match self {
             Self::All => true,
             Self::Some(changed, keys) => {
@@ -88,17 +88,17 @@ impl Change {
     }
 }
 
-enum Changed {
+enum ChangedRecord {
     Nothing,
-    Account(Scope),
+    Account(AccountScope),
     Key(String),
     /// By what a record is found, which is written together with the record.
-    Place,
+    IdIndex,
     Anything,
 }
 
 /// What depends on a record of the catalog, by its key.
-fn changed_by(key: &Bytes) -> Changed {
+fn changed_by(key: &Bytes) -> ChangedRecord {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let users = catalog::all_users().from;
     let keys = catalog::access_keys().from;
@@ -106,25 +106,25 @@ fn changed_by(key: &Bytes) -> Changed {
     let name = |from: usize| key.get(from..).map(text).unwrap_or_default();
     let id_len = size_of::<u64>();
     if key.starts_with(&users) {
-        return Changed::Account(Scope::of_user(&name(users.len() + id_len)));
+        return ChangedRecord::Account(AccountScope::of_user(&name(users.len() + id_len)));
     }
     if key.starts_with(&keys) {
-        return Changed::Key(name(keys.len()));
+        return ChangedRecord::Key(name(keys.len()));
     }
     let of_kind = |kind| key.starts_with(&catalog::user_by(kind, b""));
     if [GROUP, ROLE, POLICY].into_iter().any(of_kind) {
-        let scope = Scope::of_entity(&name(2 + id_len));
+        let scope = AccountScope::of_entity(&name(2 + id_len));
         return match scope.0.is_empty() {
-            true => Changed::Anything,
-            false => Changed::Account(scope),
+            true => ChangedRecord::Anything,
+            false => ChangedRecord::Account(scope),
         };
     }
     if of_kind(super::keys::KEYS_BY_USER) {
-        return Changed::Nothing;
+        return ChangedRecord::Nothing;
     }
     match [BY_ID, BY_EMAIL, GROUP_BY_ID].into_iter().any(of_kind) {
-        true => Changed::Place,
-        false => Changed::Anything,
+        true => ChangedRecord::IdIndex,
+        false => ChangedRecord::Anything,
     }
 }
 
@@ -151,7 +151,7 @@ impl LastUse {
 /// An access key, with whose user it is.
 pub(super) struct CachedKey {
     pub(super) key: AccessKey,
-    pub(super) scopes: Arc<[Scope]>,
+    pub(super) scopes: Arc<[AccountScope]>,
     pub(super) last_use: LastUse,
 }
 
@@ -159,13 +159,13 @@ pub(super) struct CachedKey {
 #[derive(Clone)]
 pub(super) struct CachedUser {
     pub(super) user: Arc<User>,
-    pub(super) scopes: Arc<[Scope]>,
+    pub(super) scopes: Arc<[AccountScope]>,
     pub(super) last_use: LastUse,
 }
 
 impl CachedUser {
     /// A user that was just read, with the accounts by whose records its policies were decided.
-    pub(super) fn new((user, scopes): (User, Vec<Scope>), now: Timestamp) -> Self {
+    pub(super) fn new((user, scopes): (User, Vec<AccountScope>), now: Timestamp) -> Self {
         Self {
             user: Arc::new(user),
             scopes: scopes.into(),
@@ -180,40 +180,40 @@ pub(super) struct CachedSession {
     pub(super) key: AccessKey,
     pub(super) expires: Timestamp,
     /// Accounts by whose records it was decided.
-    pub(super) scopes: Arc<[Scope]>,
+    pub(super) scopes: Arc<[AccountScope]>,
     pub(super) last_use: LastUse,
 }
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Cache {
+pub(super) struct AccountCache {
     pub(super) keys: BTreeMap<String, CachedKey>,
     pub(super) users: BTreeMap<UserId, CachedUser>,
     pub(super) issuers: Option<Arc<BTreeMap<String, Arc<Issuer>>>>,
     pub(super) revoked: Option<Arc<BTreeMap<String, Timestamp>>>,
     pub(super) sessions: BTreeMap<Digest, CachedSession>,
-    pub(super) bearers: Bearers,
+    pub(super) bearers: BearerCache,
     /// Changes so far.
     pub(super) changes: u64,
     /// The last of them, the newest at the end.
-    recent: VecDeque<Change>,
+    recent: VecDeque<Invalidation>,
 }
 
 /// What was taken out of the cache, to be dropped when its lock is not held.
-pub(super) struct Dropped {
+pub(super) struct EvictedEntries {
     _keys: Vec<CachedKey>,
     _users: Vec<CachedUser>,
     _sessions: Vec<CachedSession>,
-    _bearers: Bearers,
+    _bearers: BearerCache,
 }
 
-impl Cache {
+impl AccountCache {
     /// Something was changed: what depends on it is looked up anew.
     #[must_use]
-    pub(super) fn forget(&mut self, change: Change) -> Dropped {
+    pub(super) fn forget(&mut self, change: Invalidation) -> EvictedEntries {
         self.changes += 1;
         let dropped = self.drop_entries(&change);
-        if change == Change::All {
+        if change == Invalidation::All {
             self.revoked = None;
         }
         if change.is_of_records() {
@@ -227,27 +227,27 @@ impl Cache {
         dropped
     }
 
-    fn drop_entries(&mut self, change: &Change) -> Dropped {
+    fn drop_entries(&mut self, change: &Invalidation) -> EvictedEntries {
         self.extract(|id, _, scopes, _| change.concerns(scopes, id))
     }
 
     /// Takes out the entries of an account's users and roles.
     #[must_use]
-    pub(super) fn evict_account(&mut self, account: UserId) -> Dropped {
+    pub(super) fn evict_account(&mut self, account: UserId) -> EvictedEntries {
         self.extract(|_, user, _, _| user.account == account)
     }
 
     /// Takes out entries that no request has used since `time`.
     #[must_use]
-    pub(super) fn evict_idle(&mut self, time: Timestamp) -> Dropped {
+    pub(super) fn evict_idle(&mut self, time: Timestamp) -> EvictedEntries {
         self.extract(|_, _, _, last_use| last_use.is_before(time))
     }
 
     /// Takes out entries by the id of an access key, the user, the scopes and the last use.
     fn extract(
         &mut self,
-        which: impl Fn(Option<&str>, &User, &[Scope], &LastUse) -> bool,
-    ) -> Dropped {
+        which: impl Fn(Option<&str>, &User, &[AccountScope], &LastUse) -> bool,
+    ) -> EvictedEntries {
         let keys = self.keys.extract_if(.., |id, cached| {
             which(Some(id), &cached.key.user, &cached.scopes, &cached.last_use)
         });
@@ -260,7 +260,7 @@ impl Cache {
             which(None, &cached.key.user, &cached.scopes, &cached.last_use)
         });
         let sessions = sessions.map(|(_, cached)| cached).collect();
-        Dropped {
+        EvictedEntries {
             _keys: keys,
             _users: users,
             _sessions: sessions,
@@ -272,7 +272,7 @@ impl Cache {
 
     /// Whether what was read when there were `since` changes still holds: nothing by which it was
     /// decided has changed.
-    pub(super) fn holds(&self, since: u64, scopes: &[Scope], key: Option<&str>) -> bool {
+    pub(super) fn holds(&self, since: u64, scopes: &[AccountScope], key: Option<&str>) -> bool {
         let newer = usize::try_from(self.changes - since).unwrap_or(usize::MAX);
         if newer > self.recent.len() {
             return false;

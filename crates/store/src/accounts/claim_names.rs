@@ -158,7 +158,7 @@ impl AuthorNames {
 
 /// What a session is asked for by name.
 #[derive(Debug, Default)]
-pub(super) struct NamedClaims {
+pub(super) struct ReferencedClaims {
     /// Without provider: what the session must carry.
     required: BTreeSet<String>,
     /// The same of what other accounts of the tenant name.
@@ -167,7 +167,7 @@ pub(super) struct NamedClaims {
     others: bool,
 }
 
-impl NamedClaims {
+impl ReferencedClaims {
     pub(super) fn rank_of(&self, name: &str) -> ClaimRank {
         if self.required.contains(name) {
             ClaimRank::Required
@@ -332,10 +332,14 @@ impl Accounts {
     ///
     /// # Errors
     /// Those of the catalog.
-    pub(super) async fn named_claims(&self, issuer: &Issuer, user: &User) -> Result<NamedClaims> {
+    pub(super) async fn named_claims(
+        &self,
+        issuer: &Issuer,
+        user: &User,
+    ) -> Result<ReferencedClaims> {
         let provider = issuer.name();
         let tenant = self.tenant_id(&user.tenant).await?;
-        let mut named = NamedClaims::default();
+        let mut named = ReferencedClaims::default();
         let own = &mut named.required;
         own.insert("sub".to_owned());
         own.extend(issuer.rules.iter().map(|rule| rule.claim.clone()));

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use dewar_auth::ALL_UNKEPT;
+use dewar_auth::ALL_CLAIMS_OMITTED;
 use dewar_auth::token::Claims;
 use dewar_types::{Error, ErrorKind, Result};
 use serde_json::Value;
@@ -58,7 +58,7 @@ impl ClaimLimits {
 
 /// Claims that are kept, and the names of those that are not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct KeptClaims {
+pub(super) struct SelectedClaims {
     /// By `PROVIDER:claim`, in order.
     pub(super) claims: Vec<Claim>,
     /// As [`dewar_auth::Bounds::unkept`].
@@ -105,7 +105,7 @@ pub(super) fn keep(
     mut unkept: Vec<String>,
     rank_of: impl Fn(&str) -> ClaimRank,
     limits: ClaimLimits,
-) -> Result<KeptClaims> {
+) -> Result<SelectedClaims> {
     claims.sort_by_cached_key(|claim| (rank_of(&claim.0), bytes_of(claim), claim.0.clone()));
     let mut kept = Vec::new();
     let mut bytes = 0;
@@ -136,9 +136,9 @@ pub(super) fn keep(
     unkept.sort();
     unkept.dedup();
     if unkept.iter().map(String::len).sum::<usize>() > UNKEPT_BYTES_MAX {
-        unkept = vec![ALL_UNKEPT.to_owned()];
+        unkept = vec![ALL_CLAIMS_OMITTED.to_owned()];
     }
-    Ok(KeptClaims {
+    Ok(SelectedClaims {
         claims: kept,
         unkept,
     })
@@ -152,7 +152,7 @@ mod tests {
         "long":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx","realm_access":{"roles":["r"]},
         "a":{"b":{"c":{"d":{"e":1}}}}}"#;
 
-    fn kept(named: &[&str], limits: ClaimLimits) -> Result<KeptClaims> {
+    fn kept(named: &[&str], limits: ClaimLimits) -> Result<SelectedClaims> {
         let claims = claims_of(&Claims::parse(TEXT.as_bytes()).expect("claims"));
         keep("p", claims, Vec::new(), required(named), limits)
     }
@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    fn names(kept: &KeptClaims) -> Vec<&str> {
+    fn names(kept: &SelectedClaims) -> Vec<&str> {
         kept.claims.iter().map(|(name, _)| name.as_str()).collect()
     }
 
@@ -199,7 +199,7 @@ mod tests {
         let none = kept(&[], ClaimLimits { named: 0, all: 0 }).expect("nothing is named");
         assert_eq!((none.claims.len(), none.unkept.len()), (0, 5));
         let kept = keep("p", claims, Vec::new(), required(&[]), ClaimLimits::SEALED).expect("kept");
-        assert_eq!(kept.unkept, [ALL_UNKEPT]);
+        assert_eq!(kept.unkept, [ALL_CLAIMS_OMITTED]);
     }
 
     #[test]

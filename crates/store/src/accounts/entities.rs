@@ -1,14 +1,14 @@
 //! Groups and roles.
 
 use dewar_auth::{Policy, PolicyKind, User};
-use dewar_meta::kv::{Batch, Require};
+use dewar_meta::kv::{Batch, Precondition};
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, GroupId, Result, TenantId, TenantName, Timestamp};
 use minicbor::{Decode, Encode};
 
 use super::keys::shown;
 use super::limits::{EntityKind, exceeded};
-use super::record::{GroupRecord, Held, RoleRecord, UserRecord, decode, encode};
+use super::record::{AttachedPolicies, GroupRecord, RoleRecord, UserRecord, decode, encode};
 use super::references::{group_key, group_place};
 use super::users::{bare, user_key};
 use super::{
@@ -93,7 +93,7 @@ impl Accounts {
             name: name.to_owned(),
             path: path.to_owned(),
             created: self.env.clock.now(),
-            held: Held::default(),
+            held: AttachedPolicies::default(),
         };
         let id = self.make_tenant(tenant).await?;
         let _making = self
@@ -186,7 +186,7 @@ impl Accounts {
             }
             batch.puts.push(group_place(tenant, record));
             if let Some(moved) = &moved {
-                batch.require.push(Require::absent(moved.clone()));
+                batch.require.push(Precondition::absent(moved.clone()));
                 batch.puts.push((moved.clone(), encode(&*record)));
                 batch.deletes.push(key.clone());
             }
@@ -204,7 +204,7 @@ impl Accounts {
         &self,
         tenant: &TenantName,
         name: &str,
-        require: &[Require],
+        require: &[Precondition],
     ) -> Result<()> {
         let key = catalog::identity(GROUP, self.tenant_id(tenant).await?, &folded(name));
         // A user that joins meanwhile comes before the look at the members, or is refused.
@@ -214,7 +214,7 @@ impl Accounts {
             return Err(in_use("group", name, "members"));
         }
         let remove = |record: &mut GroupRecord, batch: &mut Batch| {
-            if record.held != Held::default() {
+            if record.held != AttachedPolicies::default() {
                 return Err(in_use("group", name, "policies"));
             }
             batch.deletes.push(key.clone());
@@ -314,7 +314,7 @@ impl Accounts {
             name: name.to_owned(),
             path: path.to_owned(),
             created: self.env.clock.now(),
-            held: Held::default(),
+            held: AttachedPolicies::default(),
             trust: String::new(),
             description: None,
             max_session: 3600,
@@ -388,7 +388,7 @@ impl Accounts {
     pub async fn remove_role(&self, tenant: &TenantName, name: &str) -> Result<()> {
         let key = catalog::identity(ROLE, self.tenant_id(tenant).await?, &folded(name));
         let remove = |record: &mut RoleRecord, batch: &mut Batch| {
-            if record.held != Held::default() {
+            if record.held != AttachedPolicies::default() {
                 return Err(in_use("role", name, "policies"));
             }
             batch.deletes.push(key.clone());

@@ -22,10 +22,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dewar_auth::token::{
-    Issuer, Jws, KeySet, LIFETIME_MAX, Token, TokenError, check, claimed_issuer,
+    Issuer, Jws, KeySet, LIFETIME_MAX, TokenError, VerifiedToken, check, claimed_issuer,
 };
 use dewar_env::BoxFuture;
-use dewar_meta::kv::{Batch, CommitError, Require};
+use dewar_meta::kv::{Batch, CommitError, Precondition};
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -35,7 +35,7 @@ use tokio::sync::Notify;
 use super::issuers::{key_of, keys_key_of};
 use super::record::{IssuerKeysRecord, IssuerRecord, decode, encode};
 use super::{Accounts, TRIES};
-use crate::shares::{Sharer, Shares};
+use crate::fair_share::{FairShares, ShareOwner};
 
 /// How often keys are fetched (WLCG profile: 1 to 6 hours).
 const EVERY: Duration = Duration::from_secs(3600);
@@ -72,7 +72,7 @@ pub trait FetchKeys: Send + Sync {
 
 /// How it stands with an issuer's keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeyStanding {
+pub struct IssuerKeyStatus {
     /// How many keys there are.
     pub keys: usize,
     /// When they were fetched.
@@ -82,7 +82,7 @@ pub struct KeyStanding {
 }
 
 #[derive(Clone, Default)]
-struct Held {
+struct CachedKeySet {
     keys: Arc<KeySet>,
     fetched: Option<Timestamp>,
     failed: Option<String>,
@@ -97,24 +97,24 @@ struct Held {
 
 /// Keys by the id of their issuer, which one that is let in again under the same address does not have:
 /// what was fetched for the old one is never the new one's.
-pub(super) struct HeldKeys {
+pub(super) struct IssuerKeyCache {
     /// Time between two fetches that unknown keys have asked for; set once keys are kept.
     unknown_every: OnceLock<Duration>,
-    all: RwLock<BTreeMap<u64, Held>>,
+    all: RwLock<BTreeMap<u64, CachedKeySet>>,
     /// Providers whose keys are fetched when a login asks for them, with whose they are.
-    on_demand: RwLock<BTreeMap<u64, (Arc<Issuer>, Sharer)>>,
+    on_demand: RwLock<BTreeMap<u64, (Arc<Issuer>, ShareOwner)>>,
     /// Somebody wants a fetch.
     wants: Notify,
     /// One has ended.
     ended: Notify,
     waiting: AtomicUsize,
     /// Requests that wait for providers.
-    provider_waiting: Arc<Shares>,
+    provider_waiting: Arc<FairShares>,
     /// For how many seconds a token may be good.
     lifetime_max: AtomicU64,
 }
 
-impl Default for HeldKeys {
+impl Default for IssuerKeyCache {
     fn default() -> Self {
         Self {
             unknown_every: OnceLock::new(),
@@ -123,17 +123,17 @@ impl Default for HeldKeys {
             wants: Notify::default(),
             ended: Notify::default(),
             waiting: AtomicUsize::default(),
-            provider_waiting: Shares::new(PROVIDER_WAITING_MAX),
+            provider_waiting: FairShares::new(PROVIDER_WAITING_MAX),
             lifetime_max: AtomicU64::new(LIFETIME_MAX.as_secs()),
         }
     }
 }
 
-impl HeldKeys {
+impl IssuerKeyCache {
     /// Makes room for the keys of a provider, which are fetched when they are asked for. `owner` is the
     /// account or tenant that let it in.
     pub(super) fn demand(&self, provider: &Arc<Issuer>, owner: &str) {
-        let entry = (Arc::clone(provider), Sharer::named(owner));
+        let entry = (Arc::clone(provider), ShareOwner::named(owner));
         let mut on_demand = self.on_demand.write();
         let known = on_demand.insert(provider.id, entry);
         if known.is_some() || on_demand.len() <= ON_DEMAND_MAX {
@@ -158,7 +158,7 @@ impl HeldKeys {
     }
 
     /// Whose a provider is; `None` for an issuer of the administrator.
-    fn provider_owner(&self, id: u64) -> Option<Sharer> {
+    fn provider_owner(&self, id: u64) -> Option<ShareOwner> {
         let on_demand = self.on_demand.read();
         on_demand.get(&id).map(|(_, owner)| owner.clone())
     }
@@ -193,7 +193,7 @@ fn parsed(set: &[u8]) -> Result<KeySet> {
         .map_err(|error| Error::with_source(ErrorKind::InvalidArgument, error.to_string(), error))
 }
 
-impl Held {
+impl CachedKeySet {
     fn due(&self, unknown_every: Duration) -> Timestamp {
         let Some(tried) = self.tried else {
             return Timestamp(0);
@@ -351,7 +351,7 @@ impl Accounts {
             let mut all = self.held.all.write();
             let held = all.entry(issuer.id).or_default();
             let changed = held.keys != keys;
-            *held = Held {
+            *held = CachedKeySet {
                 keys: Arc::clone(&keys),
                 fetched: Some(now),
                 failed: None,
@@ -405,7 +405,7 @@ impl Accounts {
                 return Ok(true);
             }
             let batch = Batch {
-                require: vec![Require::same(key, &read)],
+                require: vec![Precondition::same(key, &read)],
                 puts: vec![(keys_key.clone(), encode(record))],
                 ..Batch::default()
             };
@@ -421,11 +421,11 @@ impl Accounts {
     }
 
     /// What is held of an issuer; read from the catalog the first time.
-    async fn held(&self, issuer: &Issuer) -> Result<Held> {
+    async fn held(&self, issuer: &Issuer) -> Result<CachedKeySet> {
         if let Some(held) = self.held.all.read().get(&issuer.id) {
             return Ok(held.clone());
         }
-        let mut held = Held::default();
+        let mut held = CachedKeySet::default();
         let key = keys_key_of(&issuer.url);
         // What the catalog has is an issuer's of the server, who may have them from another place.
         if !self.held.is_on_demand(issuer.id)
@@ -443,9 +443,9 @@ impl Accounts {
     ///
     /// # Errors
     /// Those of the catalog.
-    pub async fn key_standing(&self, issuer: &Issuer) -> Result<KeyStanding> {
+    pub async fn key_standing(&self, issuer: &Issuer) -> Result<IssuerKeyStatus> {
         let held = self.held(issuer).await?;
-        Ok(KeyStanding {
+        Ok(IssuerKeyStatus {
             keys: held.keys.len(),
             fetched: held.fetched,
             failed: held.failed,
@@ -459,7 +459,7 @@ impl Accounts {
     pub async fn prove(
         &self,
         token: &str,
-    ) -> Result<std::result::Result<(Arc<Issuer>, Token), TokenError>> {
+    ) -> Result<std::result::Result<(Arc<Issuer>, VerifiedToken), TokenError>> {
         let jws = match Jws::parse(token) {
             Ok(jws) => jws,
             Err(error) => return Ok(Err(error)),
@@ -480,7 +480,7 @@ impl Accounts {
         &self,
         issuer: &Arc<Issuer>,
         jws: &Jws<'_>,
-    ) -> Result<std::result::Result<(Arc<Issuer>, Token), TokenError>> {
+    ) -> Result<std::result::Result<(Arc<Issuer>, VerifiedToken), TokenError>> {
         let mut held = self.held(issuer).await?;
         let now = self.env.clock.now();
         let known = held.keys.has(jws.key_id.as_deref());
@@ -513,10 +513,10 @@ impl Accounts {
     }
 
     /// Asks the keeper for a fetch and waits for it; false where none will come.
-    async fn ask_for_keys(&self, issuer: u64, before: &Held) -> bool {
+    async fn ask_for_keys(&self, issuer: u64, before: &CachedKeySet) -> bool {
         /// Counts a waiting request for as long as it waits.
-        struct Place<'a>(&'a AtomicUsize);
-        impl Drop for Place<'_> {
+        struct WaitingRequest<'a>(&'a AtomicUsize);
+        impl Drop for WaitingRequest<'_> {
             fn drop(&mut self) {
                 self.0.fetch_sub(1, Relaxed);
             }
@@ -545,7 +545,7 @@ impl Accounts {
         if let Some(owner) = self.held.provider_owner(issuer) {
             reservation = self.held.provider_waiting.take(&owner);
         } else if self.held.waiting.fetch_add(1, Relaxed) < WAITING_MAX {
-            place = Some(Place(&self.held.waiting));
+            place = Some(WaitingRequest(&self.held.waiting));
         } else {
             self.held.waiting.fetch_sub(1, Relaxed);
         }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_auth::token::{Base, Becomes, Issuer, KeySet, Rule, check_url, origin_of, provider_name};
+use dewar_auth::token::{
+    BasePath, Issuer, KeySet, MappingRule, MappingTarget, check_url, origin_of, provider_name,
+};
 use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
@@ -35,7 +37,7 @@ pub struct NewIssuer {
     /// Where its capabilities lead: `/bucket/dir`.
     pub base: Option<String>,
     /// What its tokens become.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<MappingRule>,
 }
 
 /// An issuer as administrators see it.
@@ -76,7 +78,7 @@ impl NewIssuer {
         }
         let base = match &self.base {
             None => None,
-            Some(text) => Some(Base::parse(text).ok_or_else(|| {
+            Some(text) => Some(BasePath::parse(text).ok_or_else(|| {
                 invalid(format!(
                     "{text:?} is no base: /BUCKET or /BUCKET/DIRECTORY is one"
                 ))
@@ -89,7 +91,7 @@ impl NewIssuer {
         }
         let lists = [self.audiences.len(), self.origins.len(), self.rules.len()];
         let names = self.rules.iter().flat_map(|rule| {
-            let (Becomes::User(name) | Becomes::Group(name)) = &rule.becomes;
+            let (MappingTarget::User(name) | MappingTarget::Group(name)) = &rule.becomes;
             [&rule.claim, &rule.value, name]
         });
         let fits = |text: &String| !text.is_empty() && text.len() <= TEXT_BYTES_MAX;
@@ -143,8 +145,8 @@ impl Accounts {
         let mut ids = Vec::with_capacity(issuer.rules.len());
         for rule in &issuer.rules {
             ids.push(match &rule.becomes {
-                Becomes::User(name) => self.user(name).await?.id.0,
-                Becomes::Group(name) => self.group(&issuer.tenant, name).await?.id,
+                MappingTarget::User(name) => self.user(name).await?.id.0,
+                MappingTarget::Group(name) => self.group(&issuer.tenant, name).await?.id,
             });
         }
         self.make_tenant(&issuer.tenant).await?;
@@ -280,8 +282,8 @@ fn removed(name: &str) -> String {
 fn record_of(issuer: &Issuer, ids: &[u64], created: Timestamp) -> IssuerRecord {
     let rules = issuer.rules.iter().zip(ids).map(|(rule, id)| {
         let (user, group) = match &rule.becomes {
-            Becomes::User(name) => (Some(name.clone()), None),
-            Becomes::Group(name) => (None, Some(name.clone())),
+            MappingTarget::User(name) => (Some(name.clone()), None),
+            MappingTarget::Group(name) => (None, Some(name.clone())),
         };
         RuleRecord {
             claim: rule.claim.clone(),
@@ -298,7 +300,7 @@ fn record_of(issuer: &Issuer, ids: &[u64], created: Timestamp) -> IssuerRecord {
         keys_url: issuer.keys_url.clone(),
         origins: issuer.origins.clone(),
         tenant: issuer.tenant.as_str().to_owned(),
-        base: issuer.base.as_ref().map(Base::text),
+        base: issuer.base.as_ref().map(BasePath::text),
         rules: rules.collect(),
         disabled: issuer.disabled,
         created,
@@ -312,16 +314,16 @@ fn issuer_of(record: IssuerRecord) -> Result<Issuer> {
     };
     let base = match &record.base {
         None => None,
-        Some(text) => Some(Base::parse(text).ok_or_else(|| corrupt("its base"))?),
+        Some(text) => Some(BasePath::parse(text).ok_or_else(|| corrupt("its base"))?),
     };
     let mut rules = Vec::with_capacity(record.rules.len());
     for rule in &record.rules {
         let becomes = match (&rule.user, &rule.group) {
-            (Some(user), None) => Becomes::User(user.clone()),
-            (None, Some(group)) => Becomes::Group(group.clone()),
+            (Some(user), None) => MappingTarget::User(user.clone()),
+            (None, Some(group)) => MappingTarget::Group(group.clone()),
             _ => return Err(corrupt("a rule that becomes nothing or two things")),
         };
-        rules.push(Rule {
+        rules.push(MappingRule {
             claim: rule.claim.clone(),
             value: rule.value.clone(),
             becomes,

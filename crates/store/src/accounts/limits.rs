@@ -5,7 +5,7 @@
 
 use dewar_types::{Error, ErrorKind, Result};
 
-use super::{Accounts, HolderKind, account_of};
+use super::{Accounts, PolicyHolderKind, account_of};
 
 /// Quotas of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +54,11 @@ impl Default for AccountLimits {
 
 impl AccountLimits {
     /// Characters of all inline policies of somebody.
-    pub(super) fn inline_chars(&self, kind: HolderKind) -> usize {
+    pub(super) fn inline_chars(&self, kind: PolicyHolderKind) -> usize {
         match kind {
-            HolderKind::User => self.user_policy_chars,
-            HolderKind::Group => self.group_policy_chars,
-            HolderKind::Role => self.role_policy_chars,
+            PolicyHolderKind::User => self.user_policy_chars,
+            PolicyHolderKind::Group => self.group_policy_chars,
+            PolicyHolderKind::Role => self.role_policy_chars,
         }
     }
 

@@ -6,16 +6,16 @@
 
 use std::sync::Arc;
 
-use dewar_auth::token::{Claims, Issuer, Token};
+use dewar_auth::token::{Claims, Issuer, VerifiedToken};
 use dewar_auth::{
-    Became, Bounds, Caller, Caveats, CredentialError, Limit, Macaroon, Parent, Secret, Session,
-    SessionKind, TokenFacts, User, UserKind, before_caveat, is_unkept,
+    Bounds, Caller, Caveats, CredentialError, Limit, Macaroon, ParentCredential, Secret, Session,
+    SessionKind, SessionPrincipal, TokenFacts, User, UserKind, before_caveat, is_claim_omitted,
 };
 use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 use serde_json::{Map, Value};
 
 use super::bearer::check_wire;
-use super::cache::Scope;
+use super::cache::AccountScope;
 use super::claims::{Claim, keep};
 use super::sessions::capabilities_of;
 use super::{Accounts, refused};
@@ -26,7 +26,7 @@ const SECONDS_MAX: u64 = 24 * 3600;
 
 /// A macaroon that is asked for.
 #[derive(Clone, Debug, Default)]
-pub struct MacaroonWish {
+pub struct MacaroonRequest {
     /// What it is to be narrowed to.
     pub caveats: Vec<String>,
     /// How long it is to last, in seconds.
@@ -52,7 +52,7 @@ impl Accounts {
     pub async fn macaroon(
         &self,
         caller: &Caller,
-        wish: MacaroonWish,
+        wish: MacaroonRequest,
     ) -> Result<(Secret, Timestamp)> {
         self.audit.check()?;
         let about = wish.caveats.join("; ");
@@ -76,7 +76,7 @@ impl Accounts {
     async fn mint(
         &self,
         caller: &Caller,
-        wish: MacaroonWish,
+        wish: MacaroonRequest,
     ) -> Result<(Secret, String, Timestamp)> {
         check_wire(caller.origin())?;
         let caveats = Caveats::parse(&wish.caveats).map_err(|error| {
@@ -117,7 +117,7 @@ impl Accounts {
         now: Timestamp,
         ends: Timestamp,
     ) -> Result<Session> {
-        let became = |session| Became {
+        let became = |session| SessionPrincipal {
             id: user.id.0,
             tenant: user.tenant.as_str().to_owned(),
             name: user.name.clone(),
@@ -133,7 +133,7 @@ impl Accounts {
                 return Err(denied("such a caller gets no macaroon"));
             }
             let mut session = begin(became(None), SessionKind::Macaroon);
-            session.parents.push(Parent {
+            session.parents.push(ParentCredential {
                 session: None,
                 id: user.id,
                 issued: None,
@@ -158,7 +158,7 @@ impl Accounts {
         session.token.clone_from(&before.token);
         session.source_identity.clone_from(&before.source_identity);
         session.parents.clone_from(&before.parents);
-        session.parents.push(Parent {
+        session.parents.push(ParentCredential {
             session: Some(before.access_key.clone()),
             id: UserId(before.became.id),
             issued: Some(before.issued),
@@ -192,7 +192,7 @@ impl Accounts {
         if issuer
             .rules
             .iter()
-            .any(|rule| is_unkept(&kept.unkept, &rule.claim))
+            .any(|rule| is_claim_omitted(&kept.unkept, &rule.claim))
         {
             let words = "the login token says too much for a macaroon: the issuer's rules ask for a claim \
                          that does not fit";
@@ -217,7 +217,10 @@ impl Accounts {
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`].
-    pub(super) async fn macaroon_bearer(&self, text: &str) -> Result<(User, Bounds, Vec<Scope>)> {
+    pub(super) async fn macaroon_bearer(
+        &self,
+        text: &str,
+    ) -> Result<(User, Bounds, Vec<AccountScope>)> {
         let macaroon = Macaroon::parse(text).map_err(|error| over(error.to_string()))?;
         let session = Session::open(&self.master, macaroon.identifier())
             .map_err(|_| over("the macaroon is not of this deployment"))?;
@@ -254,7 +257,7 @@ impl Accounts {
         &self,
         facts: &TokenFacts,
         expires: Timestamp,
-    ) -> Result<(User, Vec<Scope>)> {
+    ) -> Result<(User, Vec<AccountScope>)> {
         let issuers = self.issuers().await?;
         let found = issuers
             .get(&facts.url)
@@ -267,7 +270,7 @@ impl Accounts {
         // would become. Releases that did not write the list kept what the rules of their time asked for.
         let unkept = facts.unkept.as_deref().unwrap_or_default();
         let mut rules = issuer.rules.iter();
-        if rules.any(|rule| is_unkept(unkept, &rule.claim)) {
+        if rules.any(|rule| is_claim_omitted(unkept, &rule.claim)) {
             return Err(over(
                 "the issuer's rules have changed and ask for a claim that the macaroon does not keep: ask \
                  for a new one",
@@ -285,13 +288,13 @@ impl Accounts {
         }
         let text = serde_json::to_vec(&Value::Object(members)).unwrap_or_default();
         let claims = Claims::parse(&text).map_err(|error| over(error.to_string()))?;
-        let token = Token {
+        let token = VerifiedToken {
             subject: facts.subject.clone(),
             expires,
             claims,
             capabilities: capabilities_of(facts)?,
         };
-        let became = self.becoming(issuer, token).await?;
+        let became = self.map_identity(issuer, token).await?;
         Ok(((*became.user).clone(), became.scopes))
     }
 }

@@ -17,7 +17,7 @@ mod bearer;
 mod cache;
 mod claim_names;
 mod claims;
-mod compiled;
+mod compiled_policies;
 mod entities;
 mod issuer_keys;
 mod issuers;
@@ -45,9 +45,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use dewar_auth::{AccessKey, Caller, CredentialError, Credentials, MasterKeys, Origin};
+use dewar_auth::{AccessKey, Caller, CredentialError, CredentialStore, MasterKeys, Origin};
 use dewar_env::{BoxFuture, Env};
-use dewar_meta::kv::{Batch, CommitError, Kv, Require, Scan, Seq, decided};
+use dewar_meta::kv::{Batch, CommitError, Kv, Precondition, Scan, Seq, resolve_unknown_commit};
 use dewar_meta::ns::keys as catalog;
 use dewar_meta::ns::{Actor, Tenant, Tree};
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
@@ -55,26 +55,26 @@ use minicbor::{Decode, Encode};
 use parking_lot::RwLock;
 
 pub use aws_policies::{AwsPolicy, aws_policies, aws_policy, is_aws_policy};
-pub use bearer::Becoming;
+pub use bearer::MappedIdentity;
 pub use entities::{Group, Role, RoleChange};
-pub use issuer_keys::{FetchKeys, KeyStanding};
+pub use issuer_keys::{FetchKeys, IssuerKeyStatus};
 pub use issuers::{IssuerInfo, NewIssuer};
 pub use keys::KeyInfo;
 pub use limits::AccountLimits;
-pub use macaroons::MacaroonWish;
+pub use macaroons::MacaroonRequest;
 pub use policies::POLICY_VERSIONS_MAX;
-pub use policies::{Holder, HolderKind, ManagedPolicy, PolicyVersion};
+pub use policies::{ManagedPolicy, PolicyHolder, PolicyHolderKind, PolicyVersion};
 pub use providers::{FederationConfig, Provider, ProviderChange, ProviderOwner};
-pub use sessions::Revoke;
+pub use sessions::RevokeTarget;
 pub use shares::{NewShare, ShareInfo};
-pub use sts::{AssumeRole, Given, WebIdentity, caller_identity};
+pub use sts::{AssumeRole, IssuedSession, WebIdentity, caller_identity};
 pub use users::{NewUser, UserChange};
 
 use crate::audit::Audit;
-use cache::{Cache, Change};
+use cache::{AccountCache, Invalidation};
 use claim_names::ClaimNames;
-use compiled::CompiledPolicies;
-use issuer_keys::HeldKeys;
+use compiled_policies::CompiledPolicies;
+use issuer_keys::IssuerKeyCache;
 use providers::Federation;
 
 use record::encode;
@@ -116,7 +116,7 @@ pub struct Accounts {
     env: Env,
     master: Arc<MasterKeys>,
     audit: Arc<Audit>,
-    cache: Arc<RwLock<Cache>>,
+    cache: Arc<RwLock<AccountCache>>,
     compiled: CompiledPolicies,
     limits: RwLock<AccountLimits>,
     /// Held by who makes one more of what an account may have only so many of.
@@ -130,7 +130,7 @@ pub struct Accounts {
     /// Whether all references by name to what there is have become references by id.
     by_id: AtomicBool,
     /// Keys of issuers; not a part of what a change clears.
-    held: HeldKeys,
+    held: IssuerKeyCache,
     /// What those may who let providers in for themselves.
     federation: Federation,
     claim_names: Arc<ClaimNames>,
@@ -140,16 +140,16 @@ pub struct Accounts {
 async fn forget_when_decided(
     kv: Weak<dyn Kv>,
     taken: Seq,
-    cache: Arc<RwLock<Cache>>,
-    change: Change,
+    cache: Arc<RwLock<AccountCache>>,
+    change: Invalidation,
 ) {
-    if decided(&kv, taken).await {
+    if resolve_unknown_commit(&kv, taken).await {
         forget(&cache, change);
     }
 }
 
 /// Clears what depends on a change.
-fn forget(cache: &RwLock<Cache>, change: Change) {
+fn forget(cache: &RwLock<AccountCache>, change: Invalidation) {
     let dropped = cache.write().forget(change);
     // Without the lock.
     drop(dropped);
@@ -171,7 +171,7 @@ impl Accounts {
         master: Arc<MasterKeys>,
         audit: Arc<Audit>,
     ) -> Self {
-        let cache = Arc::new(RwLock::new(Cache::default()));
+        let cache = Arc::new(RwLock::new(AccountCache::default()));
         Self {
             audit,
             compiled: CompiledPolicies::new(env.clone(), Arc::clone(&cache)),
@@ -186,7 +186,7 @@ impl Accounts {
             joining: tokio::sync::Mutex::default(),
             removals: parking_lot::Mutex::default(),
             by_id: AtomicBool::new(false),
-            held: HeldKeys::default(),
+            held: IssuerKeyCache::default(),
             federation: Federation::default(),
             claim_names: Arc::default(),
         }
@@ -238,7 +238,7 @@ impl Accounts {
         let batch = Batch {
             require: puts
                 .iter()
-                .map(|(key, _)| Require::absent(key.clone()))
+                .map(|(key, _)| Precondition::absent(key.clone()))
                 .collect(),
             puts,
             ..Batch::default()
@@ -266,7 +266,7 @@ impl Accounts {
             let before: T = decode(value)?;
             let mut record = before.clone();
             let mut batch = Batch {
-                require: vec![Require::same(key.clone(), &read)],
+                require: vec![Precondition::same(key.clone(), &read)],
                 ..Batch::default()
             };
             let result = change(&mut record, &mut batch)?;
@@ -296,7 +296,7 @@ impl Accounts {
         let claim_names = Arc::clone(&self.claim_names);
         let task = tokio::spawn(async move {
             let touched = ClaimNames::touched(&batch);
-            let change = Change::by(&batch);
+            let change = Invalidation::by(&batch);
             let committed = kv.commit(batch).await;
             claim_names.note(touched);
             if let Err(CommitError::Failed(error)) = &committed
@@ -304,7 +304,7 @@ impl Accounts {
             {
                 let weak = Arc::downgrade(&kv);
                 let (cache, change) = (Arc::clone(&cache), change.clone());
-                tokio::spawn(forget_when_decided(weak, kv.taken(), cache, change));
+                tokio::spawn(forget_when_decided(weak, kv.last_sequence(), cache, change));
             }
             forget(&cache, change);
             committed
@@ -320,7 +320,7 @@ impl Accounts {
 
     /// Whatever it was, a key or a user with keys: look everything up anew.
     pub(crate) fn forget(&self) {
-        forget(&self.cache, Change::All);
+        forget(&self.cache, Invalidation::All);
     }
 
     /// Sets how much memory compiled policies may take, in bytes.
@@ -353,7 +353,7 @@ impl Accounts {
     }
 }
 
-impl Credentials for Accounts {
+impl CredentialStore for Accounts {
     fn access_key<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<AccessKey>>> {
         Box::pin(self.lookup(id))
     }

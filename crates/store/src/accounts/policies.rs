@@ -8,12 +8,13 @@ use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, Timestamp, UserId};
 
-use super::cache::Scope;
-use super::compiled::{PolicyOwner, compile};
+use super::cache::AccountScope;
+use super::compiled_policies::{PolicyOwner, compile};
 use super::entities::own_of;
 use super::limits::{EntityKind, exceeded, policy_chars};
 use super::record::{
-    GroupRecord, Held, PolicyRecord, PolicyVersionRecord, RoleRecord, UserRecord, encode,
+    AttachedPolicies, GroupRecord, PolicyRecord, PolicyVersionRecord, RoleRecord, UserRecord,
+    encode,
 };
 use super::references::dangling;
 use super::users::{bare, default_tenant, user_key};
@@ -29,7 +30,7 @@ pub const POLICY_VERSIONS_MAX: usize = 5;
 
 /// What policies stand on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HolderKind {
+pub enum PolicyHolderKind {
     /// A user.
     User,
     /// A group.
@@ -40,16 +41,16 @@ pub enum HolderKind {
 
 /// A user, group or role.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct PolicyHolder {
     /// Which.
-    pub kind: HolderKind,
+    pub kind: PolicyHolderKind,
     /// Its tenant.
     pub tenant: TenantName,
     /// Its name, with the account's before it: `ann/readers`.
     pub name: String,
 }
 
-impl HolderKind {
+impl PolicyHolderKind {
     /// As ARNs and messages have it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -92,24 +93,24 @@ pub struct PolicyVersion {
 }
 
 /// A record on which policies stand.
-trait Holds {
-    fn held(&mut self) -> &mut Held;
+trait PolicyHolderRecord {
+    fn held(&mut self) -> &mut AttachedPolicies;
 }
 
-impl Holds for UserRecord {
-    fn held(&mut self) -> &mut Held {
+impl PolicyHolderRecord for UserRecord {
+    fn held(&mut self) -> &mut AttachedPolicies {
         &mut self.held
     }
 }
 
-impl Holds for GroupRecord {
-    fn held(&mut self) -> &mut Held {
+impl PolicyHolderRecord for GroupRecord {
+    fn held(&mut self) -> &mut AttachedPolicies {
         &mut self.held
     }
 }
 
-impl Holds for RoleRecord {
-    fn held(&mut self) -> &mut Held {
+impl PolicyHolderRecord for RoleRecord {
+    fn held(&mut self) -> &mut AttachedPolicies {
         &mut self.held
     }
 }
@@ -117,20 +118,20 @@ impl Holds for RoleRecord {
 impl Accounts {
     async fn edit_held<R>(
         &self,
-        holder: &Holder,
-        change: impl Fn(&mut Held) -> Result<R>,
+        holder: &PolicyHolder,
+        change: impl Fn(&mut AttachedPolicies) -> Result<R>,
     ) -> Result<R> {
         let tenant = self.tenant_id(&holder.tenant).await?;
         let name = holder.name.as_str();
         let absent = || none(holder.kind.as_str(), name);
         let kind = match holder.kind {
-            HolderKind::User => {
+            PolicyHolderKind::User => {
                 let key = user_key(tenant, name);
                 let edit = |record: &mut UserRecord, _: &mut Batch| change(record.held());
                 return self.edit(&key, absent, edit).await;
             }
-            HolderKind::Group => GROUP,
-            HolderKind::Role => ROLE,
+            PolicyHolderKind::Group => GROUP,
+            PolicyHolderKind::Role => ROLE,
         };
         let key = catalog::identity(kind, tenant, &folded(name));
         if kind == GROUP {
@@ -146,10 +147,10 @@ impl Accounts {
     ///
     /// # Errors
     /// [`ErrorKind::MalformedPolicy`]; [`ErrorKind::NotFound`]; [`ErrorKind::Quota`] beyond 32.
-    pub async fn put_policy(&self, holder: &Holder, policy: &str, text: &str) -> Result<()> {
+    pub async fn put_policy(&self, holder: &PolicyHolder, policy: &str, text: &str) -> Result<()> {
         check_name("policy", policy)?;
         compile(text)?;
-        let chars = |held: &Held| {
+        let chars = |held: &AttachedPolicies| {
             held.inline
                 .values()
                 .map(|text| policy_chars(text))
@@ -179,7 +180,7 @@ impl Accounts {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`].
-    pub async fn delete_policy(&self, holder: &Holder, policy: &str) -> Result<()> {
+    pub async fn delete_policy(&self, holder: &PolicyHolder, policy: &str) -> Result<()> {
         self.edit_held(holder, |held| {
             let gone = held.inline.remove(policy);
             gone.map(drop).ok_or_else(|| none("policy", policy))
@@ -194,7 +195,7 @@ impl Accounts {
     /// [`ErrorKind::NotFound`].
     pub async fn policies_of(
         &self,
-        holder: &Holder,
+        holder: &PolicyHolder,
     ) -> Result<(BTreeMap<String, String>, Vec<String>)> {
         self.edit_held(holder, |held| {
             Ok((held.inline.clone(), held.attached.clone()))
@@ -206,7 +207,7 @@ impl Accounts {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::Quota`] beyond 32.
-    pub async fn attach_policy(&self, holder: &Holder, policy: &str) -> Result<()> {
+    pub async fn attach_policy(&self, holder: &PolicyHolder, policy: &str) -> Result<()> {
         // Nobody removes it meanwhile.
         let _joining = self.joining.lock().await;
         let name = self.managed(&holder.tenant, policy).await?.name;
@@ -218,9 +219,9 @@ impl Accounts {
                 held.attached.push(name.clone());
             }
             let (quota, max) = match (holder.kind, account_of(&holder.name)) {
-                (HolderKind::User, Some(_)) => ("PoliciesPerUser", own_max),
-                (HolderKind::Group, Some(_)) => ("PoliciesPerGroup", own_max),
-                (HolderKind::Role, Some(_)) => ("PoliciesPerRole", own_max),
+                (PolicyHolderKind::User, Some(_)) => ("PoliciesPerUser", own_max),
+                (PolicyHolderKind::Group, Some(_)) => ("PoliciesPerGroup", own_max),
+                (PolicyHolderKind::Role, Some(_)) => ("PoliciesPerRole", own_max),
                 (_, None) => ("attached policies", HELD_MAX),
             };
             if held.attached.len() > max {
@@ -235,7 +236,7 @@ impl Accounts {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`].
-    pub async fn detach_policy(&self, holder: &Holder, policy: &str) -> Result<()> {
+    pub async fn detach_policy(&self, holder: &PolicyHolder, policy: &str) -> Result<()> {
         self.edit_held(holder, |held| {
             let before = held.attached.len();
             held.attached.retain(|name| folded(name) != folded(policy));
@@ -416,16 +417,16 @@ impl Accounts {
     ///
     /// # Errors
     /// Those of the catalog.
-    pub async fn holders_of(&self, tenant: &TenantName, policy: &str) -> Result<Vec<Holder>> {
+    pub async fn holders_of(&self, tenant: &TenantName, policy: &str) -> Result<Vec<PolicyHolder>> {
         let id = self.tenant_id(tenant).await?;
         let mut found = Vec::new();
-        let mut note = |kind, name: &str, held: &Held| {
+        let mut note = |kind, name: &str, held: &AttachedPolicies| {
             if held
                 .attached
                 .iter()
                 .any(|name| folded(name) == folded(policy))
             {
-                found.push(Holder {
+                found.push(PolicyHolder {
                     kind,
                     tenant: tenant.clone(),
                     name: name.to_owned(),
@@ -434,13 +435,13 @@ impl Accounts {
         };
         for (_, value) in self.all(&catalog::users(id)).await? {
             let record: UserRecord = super::decode(&value)?;
-            note(HolderKind::User, &record.name, &record.held);
+            note(PolicyHolderKind::User, &record.name, &record.held);
         }
         for record in self.entities::<GroupRecord>(GROUP, tenant, None).await? {
-            note(HolderKind::Group, &record.name, &record.held);
+            note(PolicyHolderKind::Group, &record.name, &record.held);
         }
         for record in self.entities::<RoleRecord>(ROLE, tenant, None).await? {
-            note(HolderKind::Role, &record.name, &record.held);
+            note(PolicyHolderKind::Role, &record.name, &record.held);
         }
         Ok(found)
     }
@@ -451,19 +452,22 @@ impl Accounts {
     }
 
     /// The same with the accounts by whose records that was decided.
-    pub(super) async fn whole_with_scopes(&self, record: UserRecord) -> Result<(User, Vec<Scope>)> {
+    pub(super) async fn whole_with_scopes(
+        &self,
+        record: UserRecord,
+    ) -> Result<(User, Vec<AccountScope>)> {
         let mut user = bare(&record)?;
         let tenant = match user.tenant.is_default() {
             true => default_tenant(),
             false => self.tenant_id(&user.tenant).await?,
         };
         let mut policies = PolicyCollection::of(user.account);
-        policies.scopes.insert(Scope::of_user(&record.name));
-        let kind = HolderKind::User;
+        policies.scopes.insert(AccountScope::of_user(&record.name));
+        let kind = PolicyHolderKind::User;
         self.collect(&mut policies, kind, tenant, &record.name, &record.held)
             .await?;
         for group in self.groups_referred(tenant, &record).await? {
-            let kind = HolderKind::Group;
+            let kind = PolicyHolderKind::Group;
             self.collect(&mut policies, kind, tenant, &group.name, &group.held)
                 .await?;
         }
@@ -477,10 +481,10 @@ impl Accounts {
     pub(super) async fn collect(
         &self,
         policies: &mut PolicyCollection,
-        kind: HolderKind,
+        kind: PolicyHolderKind,
         tenant: TenantId,
         name: &str,
-        held: &Held,
+        held: &AttachedPolicies,
     ) -> Result<()> {
         let source = format!("{} {name}", kind.as_str());
         let tenant_wide = !name.contains('/');
@@ -494,11 +498,11 @@ impl Accounts {
             Some(_) => account,
             None => PolicyOwner::Tenant(tenant),
         };
-        scopes.insert(Scope::of_entity(name));
+        scopes.insert(AccountScope::of_entity(name));
         // A group of the tenant has members of many accounts.
         let owner = match kind {
-            HolderKind::Group => owner_of(name),
-            HolderKind::User | HolderKind::Role => account,
+            PolicyHolderKind::Group => owner_of(name),
+            PolicyHolderKind::User | PolicyHolderKind::Role => account,
         };
         for (policy, text) in &held.inline {
             policies.push(UserPolicy {
@@ -516,7 +520,7 @@ impl Accounts {
                 });
                 continue;
             }
-            scopes.insert(Scope::of_entity(policy));
+            scopes.insert(AccountScope::of_entity(policy));
             let key = catalog::identity(POLICY, tenant, &folded(policy));
             let found = self.read::<PolicyRecord>(&key).await?;
             let record = found.filter(|record| is_of(&record.name, policy));
@@ -540,7 +544,7 @@ pub(super) struct PolicyCollection {
     pub(super) account: UserId,
     pub(super) policies: Vec<UserPolicy>,
     /// Accounts by whose records it was decided which these are.
-    pub(super) scopes: BTreeSet<Scope>,
+    pub(super) scopes: BTreeSet<AccountScope>,
 }
 
 impl PolicyCollection {

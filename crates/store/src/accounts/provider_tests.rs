@@ -12,8 +12,8 @@ use dewar_env::BoxFuture;
 use dewar_types::{ErrorKind, Result, TenantName, UserId};
 
 use super::{
-    Accounts, AssumeRole, FederationConfig, FetchKeys, Given, NewIssuer, NewUser, ProviderChange,
-    ProviderOwner, Revoke, RoleChange, WebIdentity,
+    Accounts, AssumeRole, FederationConfig, FetchKeys, IssuedSession, NewIssuer, NewUser,
+    ProviderChange, ProviderOwner, RevokeTarget, RoleChange, WebIdentity,
 };
 use crate::tests::{Rig, origin, run};
 
@@ -84,7 +84,12 @@ impl FetchKeys for Idp {
     }
 }
 
-async fn become_role(accounts: &Accounts, idp: &Idp, role: &str, audience: &str) -> Result<Given> {
+async fn become_role(
+    accounts: &Accounts,
+    idp: &Idp,
+    role: &str,
+    audience: &str,
+) -> Result<IssuedSession> {
     let asked = AssumeRole {
         role: role.to_owned(),
         session: "test".into(),
@@ -188,7 +193,7 @@ fn a_provider_vouches_for_roles_of_its_own_account_alone() {
 
             // Revoking what came from an issuer means the providers of that name too.
             accounts
-                .revoke(&Revoke::Issuer(URL.into()))
+                .revoke(&RevokeTarget::Issuer(URL.into()))
                 .await
                 .expect("revoked");
             let opened = accounts.open_session(token).await;

@@ -11,7 +11,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dewar_auth::token::{Issuer, Jws, Token, TokenError, check_url, claimed_issuer, provider_name};
+use dewar_auth::token::{
+    Issuer, Jws, TokenError, VerifiedToken, check_url, claimed_issuer, provider_name,
+};
 use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
@@ -126,7 +128,7 @@ pub(crate) struct ProviderRecord {
 /// Where a provider is found by its id.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-struct ProviderPlaceRecord {
+struct ProviderIndexRecord {
     /// [`ProviderOwner::field`].
     #[n(0)]
     owner: String,
@@ -252,7 +254,7 @@ impl Accounts {
             created: self.env.clock.now(),
         };
         let (field, name) = (owner.field(), provider_name(url));
-        let place = ProviderPlaceRecord {
+        let place = ProviderIndexRecord {
             owner: field.clone(),
             name: name.to_owned(),
         };
@@ -382,7 +384,7 @@ impl Accounts {
         if let Some(issuer) = issuers.values().find(|issuer| issuer.id == id) {
             return Ok(Some(Arc::clone(issuer)).filter(|issuer| !issuer.disabled));
         }
-        let Some(place) = self.read::<ProviderPlaceRecord>(&place_key(id)).await? else {
+        let Some(place) = self.read::<ProviderIndexRecord>(&place_key(id)).await? else {
             return Ok(None);
         };
         let key = key_of(&place.owner, &place.name);
@@ -415,7 +417,7 @@ impl Accounts {
         &self,
         owner: &str,
         token: &str,
-    ) -> Result<std::result::Result<(Arc<Issuer>, Token), TokenError>> {
+    ) -> Result<std::result::Result<(Arc<Issuer>, VerifiedToken), TokenError>> {
         let jws = match Jws::parse(token) {
             Ok(jws) => jws,
             Err(error) => return Ok(Err(error)),

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_auth::{AccessKey, Credentials as _};
+use dewar_auth::{AccessKey, CredentialStore as _};
 use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{ErrorKind, Result, TenantName};
 
 use super::keys::{KEYS_BY_USER, key_of_user};
 use super::{
-    AccountLimits, Accounts, GROUP, Holder, HolderKind, NewUser, POLICY, RoleChange, designation,
+    AccountLimits, Accounts, GROUP, NewUser, POLICY, PolicyHolder, PolicyHolderKind, RoleChange,
+    designation,
 };
 use crate::tests::{Rig, run};
 
@@ -34,9 +35,9 @@ fn parts(name: &str) -> (TenantName, String) {
     (tenant, name.to_owned())
 }
 
-fn holder(kind: HolderKind, name: &str) -> Holder {
+fn holder(kind: PolicyHolderKind, name: &str) -> PolicyHolder {
     let (tenant, name) = parts(name);
-    Holder { kind, tenant, name }
+    PolicyHolder { kind, tenant, name }
 }
 
 async fn user(accounts: &Accounts, name: &str) {
@@ -59,7 +60,7 @@ fn over(result: Result<()>, what: &str) {
 async fn user_with_policy(accounts: &Accounts, name: &str, statements: usize) -> String {
     user(accounts, name).await;
     let text = policy(&name.replace(['/', ':'], "-"), statements);
-    let its = holder(HolderKind::User, name);
+    let its = holder(PolicyHolderKind::User, name);
     accounts.put_policy(&its, "p", &text).await.expect("put");
     accounts.add_key(name, None, None).await.expect("added").0
 }
@@ -101,7 +102,7 @@ fn keys_of_a_user_share_what_is_compiled() {
         let text = policy("ann-robot", 50);
         for (name, times) in [("ann/other", 1), ("bob/other", 2)] {
             user(accounts, name).await;
-            let its = holder(HolderKind::User, name);
+            let its = holder(PolicyHolderKind::User, name);
             accounts.put_policy(&its, "p", &text).await.expect("put");
             let (key, _) = accounts.add_key(name, None, None).await.expect("added");
             used(accounts, &key).await.expect("taken");
@@ -194,7 +195,7 @@ fn an_account_evicts_no_compiled_policies_of_others() {
             assert!(accounts.compiled.bytes() <= each * 15);
         }
         // Entries that no request has used for a minute go when memory is needed.
-        tokio::time::sleep(super::compiled::IDLE).await;
+        tokio::time::sleep(super::compiled_policies::IDLE).await;
         used(accounts, &keys[0]).await.expect("taken");
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut held = Vec::new();
@@ -212,7 +213,7 @@ fn nobody_gets_what_is_being_removed() {
         let accounts = rig.store.accounts();
         let none = TenantName::default();
         user(accounts, "ann/u").await;
-        let u = holder(HolderKind::User, "ann/u");
+        let u = holder(PolicyHolderKind::User, "ann/u");
         let make = async || {
             let made = accounts
                 .make_policy(&none, "ann/p", "/", None, &policy("p", 1))
@@ -286,7 +287,7 @@ fn a_change_of_an_account_clears_what_is_cached_of_it_alone() {
         for key in [&ann, &bob] {
             used(accounts, key).await.expect("taken");
         }
-        let bobs = holder(HolderKind::User, "bob/robot");
+        let bobs = holder(PolicyHolderKind::User, "bob/robot");
         accounts
             .put_policy(&bobs, "q", &policy("q", 1))
             .await
@@ -466,7 +467,7 @@ fn an_account_has_the_quotas_of_aws() {
             .make_policy(&none, "ann/s", "/", None, &policy("b", 1))
             .await;
         over(made.map(drop), "policies");
-        let ann = holder(HolderKind::User, "ann/1");
+        let ann = holder(PolicyHolderKind::User, "ann/1");
         for name in ["ann/p", "ann/q"] {
             accounts.attach_policy(&ann, name).await.expect(name);
         }
@@ -489,7 +490,7 @@ fn policies_of_an_account_have_the_sizes_of_aws() {
         let short = policy("b", 1);
         let made = accounts.make_policy(&none, "ann/p", "/", None, &short);
         made.await.expect("made");
-        let ann = holder(HolderKind::User, "ann/1");
+        let ann = holder(PolicyHolderKind::User, "ann/1");
         // Sizes are those of all inline policies, without white space.
         let spaced = policy("b", 8).replace(',', ", \n   ");
         accounts
@@ -504,7 +505,7 @@ fn policies_of_an_account_have_the_sizes_of_aws() {
             accounts.put_policy(&ann, "three", &policy("b", 12)).await,
             "inline policies",
         );
-        let group = holder(HolderKind::Group, "ann/1");
+        let group = holder(PolicyHolderKind::Group, "ann/1");
         accounts
             .put_policy(&group, "three", &policy("b", 12))
             .await
@@ -522,7 +523,7 @@ fn policies_of_an_account_have_the_sizes_of_aws() {
             .make_policy(&none, "long", "/", None, &long)
             .await
             .expect("made");
-        let root = holder(HolderKind::User, "ann");
+        let root = holder(PolicyHolderKind::User, "ann");
         accounts
             .put_policy(&root, "long", &long)
             .await

@@ -19,7 +19,7 @@ const MAPS: std::ops::RangeInclusive<u8> = 0xa0..=0xbf;
 /// The policies that stand on a user, group or role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub(crate) struct Held {
+pub(crate) struct AttachedPolicies {
     /// By name, as they were written.
     #[n(0)]
     pub(crate) inline: BTreeMap<String, String>,
@@ -28,7 +28,7 @@ pub(crate) struct Held {
     pub(crate) attached: Vec<String>,
 }
 
-impl Held {
+impl AttachedPolicies {
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -60,8 +60,8 @@ pub(crate) struct UserRecord {
     pub(crate) email: Option<String>,
     #[cbor(n(9), skip_if = "is_false")]
     pub(crate) tenant_admin: Option<bool>,
-    #[cbor(n(10), skip_if = "Held::is_empty")]
-    pub(crate) held: Held,
+    #[cbor(n(10), skip_if = "AttachedPolicies::is_empty")]
+    pub(crate) held: AttachedPolicies,
     /// Names of groups that it is in, as they were written before groups had references by id.
     #[cbor(n(11), skip_if = "Vec::is_empty")]
     pub(crate) groups: Vec<String>,
@@ -101,7 +101,7 @@ pub(crate) struct KeyRecord {
 /// Where a user, or a group, is found by its id.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub(crate) struct PlaceRecord {
+pub(crate) struct IdIndexRecord {
     #[n(0)]
     pub(crate) tenant: String,
     #[n(1)]
@@ -120,8 +120,8 @@ pub(crate) struct GroupRecord {
     pub(crate) path: String,
     #[n(3)]
     pub(crate) created: Timestamp,
-    #[cbor(n(4), skip_if = "Held::is_empty")]
-    pub(crate) held: Held,
+    #[cbor(n(4), skip_if = "AttachedPolicies::is_empty")]
+    pub(crate) held: AttachedPolicies,
 }
 
 /// A role.
@@ -136,8 +136,8 @@ pub(crate) struct RoleRecord {
     pub(crate) path: String,
     #[n(3)]
     pub(crate) created: Timestamp,
-    #[cbor(n(4), skip_if = "Held::is_empty")]
-    pub(crate) held: Held,
+    #[cbor(n(4), skip_if = "AttachedPolicies::is_empty")]
+    pub(crate) held: AttachedPolicies,
     /// Who may become it.
     #[n(5)]
     pub(crate) trust: String,
@@ -280,7 +280,7 @@ mod tests {
             display_name: Some("R".into()),
             email: Some("r@x".into()),
             tenant_admin: Some(true),
-            held: Held {
+            held: AttachedPolicies {
                 inline: BTreeMap::from([("p".into(), "{}".into())]),
                 attached: vec!["ann/q".into()],
             },

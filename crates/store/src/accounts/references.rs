@@ -17,7 +17,7 @@ use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName};
 use parking_lot::Mutex;
 
-use super::record::{GroupRecord, PlaceRecord, UserRecord, decode, encode};
+use super::record::{GroupRecord, IdIndexRecord, UserRecord, decode, encode};
 use super::users::user_key;
 use super::{Accounts, GROUP, GROUP_BY_ID, TRIES, folded, is_of, none};
 
@@ -34,7 +34,7 @@ pub(super) fn group_key(id: u64) -> Bytes {
 
 /// What leads from a group's id to its name.
 pub(super) fn group_place(tenant: &TenantName, record: &GroupRecord) -> (Bytes, Bytes) {
-    let place = PlaceRecord {
+    let place = IdIndexRecord {
         tenant: tenant.as_str().to_owned(),
         name: record.name.clone(),
     };
@@ -139,7 +139,7 @@ impl Accounts {
         let mut before = None;
         // A group that is renamed between the two reads is looked for again.
         for _ in 0..TRIES {
-            let Some(place) = self.read::<PlaceRecord>(&group_key(id)).await? else {
+            let Some(place) = self.read::<IdIndexRecord>(&group_key(id)).await? else {
                 return Ok(None);
             };
             let found = self.group_named(tenant, &place.name).await?;
@@ -206,7 +206,7 @@ impl Accounts {
     /// Lets a group of an old catalog be found by its id.
     async fn add_group_place(&self, tenant: &TenantName, group: &GroupRecord) -> Result<()> {
         if self
-            .read::<PlaceRecord>(&group_key(group.id))
+            .read::<IdIndexRecord>(&group_key(group.id))
             .await?
             .is_some()
         {

@@ -7,27 +7,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_auth::token::{Base, Capabilities};
+use dewar_auth::token::{BasePath, Capabilities};
 use dewar_auth::{
-    ALL_UNKEPT, AccessKey, Bounds, CredentialError, Limit, SESSION_KEY_PREFIX, Session,
+    ALL_CLAIMS_OMITTED, AccessKey, Bounds, CredentialError, Limit, SESSION_KEY_PREFIX, Session,
     SessionKind, TokenFacts, User, UserKind, UserPolicies,
 };
 use dewar_meta::kv::{Batch, CommitError};
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
-use super::cache::{CachedSession, CachedUser, LastUse, Scope};
-use super::compiled::PolicyOwner;
+use super::cache::{AccountScope, CachedSession, CachedUser, LastUse};
+use super::compiled_policies::PolicyOwner;
 use super::policies::PolicyCollection;
 use super::record::{RevokedRecord, RoleRecord, decode, encode};
-use super::{Accounts, HolderKind, REVOKED, ROLE, digest_of, folded, is_of, refused};
+use super::{Accounts, PolicyHolderKind, REVOKED, ROLE, digest_of, folded, is_of, refused};
 
 /// For how long revoking is remembered: sessions last half a day, chains of them some hours more.
 const REMEMBERED_SECS: u64 = 7 * 24 * 3600;
 
 /// What is revoked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Revoke {
+pub enum RevokeTarget {
     /// One session, by its access key.
     Session(String),
     /// All sessions of a user, `[TENANT:]NAME`, and all that came from them.
@@ -99,18 +99,18 @@ impl Accounts {
 
     /// The user or role that a session speaks for, with its policies as they are now; and the accounts
     /// by whose records that was decided, its own first.
-    pub(super) async fn speaks_for(&self, session: &Session) -> Result<(User, Vec<Scope>)> {
+    pub(super) async fn speaks_for(&self, session: &Session) -> Result<(User, Vec<AccountScope>)> {
         let (user, mut scopes) = self.spoken_for(session).await?;
         for parent in session.parents.iter().filter(|one| one.session.is_none()) {
             // Whether it is switched off is asked together with what is revoked.
             if let Some(user) = self.user_by_id(parent.id).await? {
-                scopes.push(Scope::of_user(&user.name));
+                scopes.push(AccountScope::of_user(&user.name));
             }
         }
         Ok((user, scopes))
     }
 
-    async fn spoken_for(&self, session: &Session) -> Result<(User, Vec<Scope>)> {
+    async fn spoken_for(&self, session: &Session) -> Result<(User, Vec<AccountScope>)> {
         if session.kind == Some(SessionKind::MacaroonOfLogin) {
             let facts = session.token.as_ref();
             let facts = facts.ok_or_else(|| over("the macaroon cannot be read"))?;
@@ -125,7 +125,7 @@ impl Accounts {
                 return Err(gone());
             }
             // Its own account first.
-            let own = Scope::of_user(&user.name);
+            let own = AccountScope::of_user(&user.name);
             let scopes = std::iter::once(own).chain(scopes.iter().cloned());
             return Ok(((*user).clone(), scopes.collect()));
         };
@@ -158,7 +158,7 @@ impl Accounts {
         tenant_name: &TenantName,
         name: &str,
         session: &str,
-    ) -> Result<Option<(User, Vec<Scope>)>> {
+    ) -> Result<Option<(User, Vec<AccountScope>)>> {
         let tenant = match self.tenant_id(tenant_name).await {
             Ok(tenant) => tenant,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -180,10 +180,10 @@ impl Accounts {
             },
         };
         let mut policies = PolicyCollection::of(account);
-        let kind = HolderKind::Role;
+        let kind = PolicyHolderKind::Role;
         self.collect(&mut policies, kind, tenant, &role.name, &role.held)
             .await?;
-        let own = Scope::of_entity(&role.name);
+        let own = AccountScope::of_entity(&role.name);
         let scopes = std::iter::once(own).chain(policies.scopes).collect();
         let user = User {
             account,
@@ -228,7 +228,7 @@ impl Accounts {
             own_provider = issuers.values().all(|server| server.id != issuer.id);
             claims.clone_from(&facts.claims);
             // A session of a release that did not say what it left out may have left out anything.
-            let all = || vec![ALL_UNKEPT.to_owned()];
+            let all = || vec![ALL_CLAIMS_OMITTED.to_owned()];
             unkept = facts.unkept.clone().unwrap_or_else(all);
             if let Some(capabilities) = capabilities_of(facts)? {
                 limits.push(Limit::Capabilities(Arc::new(capabilities)));
@@ -307,21 +307,23 @@ impl Accounts {
     /// # Errors
     /// [`ErrorKind::NotFound`] for a user, role or issuer that there is not;
     /// [`ErrorKind::InvalidArgument`] for what is no session's access key.
-    pub async fn revoke(&self, what: &Revoke) -> Result<()> {
+    pub async fn revoke(&self, what: &RevokeTarget) -> Result<()> {
         let keys = match what {
-            Revoke::Session(key) if key.starts_with(SESSION_KEY_PREFIX) && key.len() == 20 => {
+            RevokeTarget::Session(key)
+                if key.starts_with(SESSION_KEY_PREFIX) && key.len() == 20 =>
+            {
                 vec![session_key(key)]
             }
-            Revoke::Session(key) => {
+            RevokeTarget::Session(key) => {
                 let message = format!("{key:?} is no access key of a session");
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
-            Revoke::User(name) => vec![id_key(self.user(name).await?.id.0)],
-            Revoke::Role(name) => {
+            RevokeTarget::User(name) => vec![id_key(self.user(name).await?.id.0)],
+            RevokeTarget::Role(name) => {
                 let (tenant, name) = super::designation(name)?;
                 vec![id_key(self.role(&tenant, name).await?.id)]
             }
-            Revoke::Issuer(url) => {
+            RevokeTarget::Issuer(url) => {
                 // Providers that accounts let in for themselves under the same name mean the same.
                 let mut ids = self.provider_ids(url).await?;
                 match self.issuer_named(url).await {
@@ -367,7 +369,7 @@ pub(super) fn capabilities_of(facts: &TokenFacts) -> Result<Option<Capabilities>
     let Some((scope, base)) = &facts.scope else {
         return Ok(None);
     };
-    let parsed = Base::parse(base).and_then(|base| {
+    let parsed = BasePath::parse(base).and_then(|base| {
         Capabilities::parse(scope, &base, facts.scitoken)
             .ok()
             .flatten()

@@ -5,17 +5,17 @@
 
 use std::sync::Arc;
 
-use dewar_auth::token::{Issuer, Token};
+use dewar_auth::token::{Issuer, VerifiedToken};
 use dewar_auth::{
-    Action, Became, Bounds, Caller, CredentialError, Details, Origin, Parent, Policy, PolicyKind,
-    Principal, Resource, STORED_POLICY_BYTES_MAX, Secret, Session, TokenFacts, User, UserKind,
-    assume, role_arn,
+    Action, Bounds, Caller, CredentialError, Details, Origin, ParentCredential, Policy, PolicyKind,
+    Principal, Resource, STORED_POLICY_BYTES_MAX, Secret, Session, SessionPrincipal, TokenFacts,
+    User, UserKind, assume, role_arn,
 };
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
-use super::bearer::{Becoming, check_wire, claims_in_memory, not_taken};
-use super::claim_names::NamedClaims;
-use super::claims::{KeptClaims, claims_of, keep};
+use super::bearer::{MappedIdentity, check_wire, claims_in_memory, not_taken};
+use super::claim_names::ReferencedClaims;
+use super::claims::{SelectedClaims, claims_of, keep};
 use super::record::RoleRecord;
 use super::{Accounts, ROLE, Role, aws_policy, digest_of, is_aws_policy, refused, token_name};
 
@@ -69,7 +69,7 @@ pub struct WebIdentity {
 
 /// A session that was given.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct IssuedSession {
     /// The session.
     pub session: Arc<Session>,
     /// Its token.
@@ -89,7 +89,7 @@ fn denied() -> Error {
 }
 
 /// A role that is asked for, as its trust policy is asked about it.
-struct Wanted {
+struct RequestedRole {
     tenant: TenantName,
     account: UserId,
     path: String,
@@ -102,7 +102,7 @@ impl Accounts {
     /// # Errors
     /// [`ErrorKind::Denied`], also for a role that there is not; [`ErrorKind::InvalidArgument`],
     /// [`ErrorKind::MalformedPolicy`], [`ErrorKind::TooLarge`].
-    pub async fn assume_role(&self, caller: &Caller, asked: AssumeRole) -> Result<Given> {
+    pub async fn assume_role(&self, caller: &Caller, asked: AssumeRole) -> Result<IssuedSession> {
         self.audit.check()?;
         let role = asked.role.clone();
         let given = self.become_role(caller, asked).await;
@@ -110,7 +110,7 @@ impl Accounts {
         given
     }
 
-    async fn become_role(&self, caller: &Caller, mut asked: AssumeRole) -> Result<Given> {
+    async fn become_role(&self, caller: &Caller, mut asked: AssumeRole) -> Result<IssuedSession> {
         check_wire(caller.origin())?;
         check_asked(&asked)?;
         let Principal::User(user) = caller.principal() else {
@@ -123,7 +123,7 @@ impl Accounts {
         let mut parents = Vec::new();
         if let Some(before) = &before {
             parents.clone_from(&before.parents);
-            parents.push(Parent {
+            parents.push(ParentCredential {
                 session: Some(before.access_key.clone()),
                 id: UserId(before.became.id),
                 issued: Some(before.issued),
@@ -145,7 +145,7 @@ impl Accounts {
                 asked.source_identity.clone_from(&before.source_identity);
             }
         } else {
-            parents.push(Parent {
+            parents.push(ParentCredential {
                 session: None,
                 id: user.id,
                 issued: None,
@@ -159,14 +159,14 @@ impl Accounts {
             ));
         }
         let chained = before.is_some_and(|before| before.became.session.is_some());
-        let wanted = self.wanted(&asked.role).await?;
+        let wanted = self.requested_role(&asked.role).await?;
         let said = !asked.tags.is_empty();
-        self.permit(caller, Action::AssumeRole, &wanted, &asked)?;
+        self.authorize_role(caller, Action::AssumeRole, &wanted, &asked)?;
         if said {
-            self.permit(caller, Action::TagSession, &wanted, &asked)?;
+            self.authorize_role(caller, Action::TagSession, &wanted, &asked)?;
         }
         if asked.source_identity.is_some() {
-            self.permit(caller, Action::SetSourceIdentity, &wanted, &asked)?;
+            self.authorize_role(caller, Action::SetSourceIdentity, &wanted, &asked)?;
         }
         let most = if chained {
             CHAINED_MAX.min(wanted.role.max_session)
@@ -185,7 +185,7 @@ impl Accounts {
         &self,
         origin: Origin,
         web: WebIdentity,
-    ) -> Result<Given> {
+    ) -> Result<IssuedSession> {
         self.audit.check()?;
         let role = web.asked.role.clone();
         let action = Action::AssumeRoleWithWebIdentity;
@@ -211,7 +211,7 @@ impl Accounts {
         origin: Origin,
         web: WebIdentity,
         named: &str,
-    ) -> Result<(Caller, Result<Given>)> {
+    ) -> Result<(Caller, Result<IssuedSession>)> {
         check_wire(origin)?;
         let WebIdentity { token, asked } = web;
         check_asked(&asked)?;
@@ -226,15 +226,15 @@ impl Accounts {
         &self,
         origin: Origin,
         issuer: &Issuer,
-        token: &Token,
+        token: &VerifiedToken,
         mut asked: AssumeRole,
         named: &str,
-    ) -> Result<(Caller, Result<Given>)> {
+    ) -> Result<(Caller, Result<IssuedSession>)> {
         let (tags, transitive) = tags_of(token);
         asked.tags = tags;
         asked.transitive = transitive;
         check_tags(&asked, true)?;
-        let KeptClaims { claims, unkept } = claims_in_memory(issuer, token)?;
+        let SelectedClaims { claims, unkept } = claims_in_memory(issuer, token)?;
         let bounds = Bounds {
             credential: named.into(),
             expires: token.expires,
@@ -246,10 +246,10 @@ impl Accounts {
         };
         let caller = Caller::vouched(Arc::new(bounds), origin);
         let given = async {
-            let wanted = self.wanted(&asked.role).await?;
-            self.permit(&caller, Action::AssumeRoleWithWebIdentity, &wanted, &asked)?;
+            let wanted = self.requested_role(&asked.role).await?;
+            self.authorize_role(&caller, Action::AssumeRoleWithWebIdentity, &wanted, &asked)?;
             if !asked.tags.is_empty() {
-                self.permit(&caller, Action::TagSession, &wanted, &asked)?;
+                self.authorize_role(&caller, Action::TagSession, &wanted, &asked)?;
             }
             let most = wanted.role.max_session;
             self.give(wanted, asked, most, Vec::new(), Some((issuer, token)))
@@ -260,7 +260,13 @@ impl Accounts {
     }
 
     /// Tells the audit log of a session that was given or not, which is the caller's to know.
-    fn tell_session(&self, caller: &Caller, action: Action, target: String, given: &Result<Given>) {
+    fn tell_session(
+        &self,
+        caller: &Caller,
+        action: Action,
+        target: String,
+        given: &Result<IssuedSession>,
+    ) {
         let words;
         let outcome = match given {
             Ok(given) => {
@@ -281,14 +287,18 @@ impl Accounts {
     /// # Errors
     /// [`ErrorKind::Denied`] for nobody and for who has only a session;
     /// [`ErrorKind::InvalidArgument`].
-    pub async fn session_token(&self, caller: &Caller, duration: Option<u32>) -> Result<Given> {
+    pub async fn session_token(
+        &self,
+        caller: &Caller,
+        duration: Option<u32>,
+    ) -> Result<IssuedSession> {
         self.audit.check()?;
         let given = self.own_session(caller, duration);
         self.tell_session(caller, Action::GetSessionToken, String::new(), &given);
         given
     }
 
-    fn own_session(&self, caller: &Caller, duration: Option<u32>) -> Result<Given> {
+    fn own_session(&self, caller: &Caller, duration: Option<u32>) -> Result<IssuedSession> {
         check_wire(caller.origin())?;
         let user = caller.user().filter(|_| caller.bounds().is_none());
         let Some(user) = user else {
@@ -299,7 +309,7 @@ impl Accounts {
         };
         let duration = duration.unwrap_or(*DURATION.end());
         check_duration(duration, *DURATION.end())?;
-        let became = Became {
+        let became = SessionPrincipal {
             id: user.id.0,
             tenant: user.tenant.as_str().to_owned(),
             name: user.name.clone(),
@@ -307,7 +317,7 @@ impl Accounts {
         };
         let (issued, expires) = self.span(duration);
         let mut session = Session::begin(&*self.env.rng, issued, expires, became);
-        session.parents.push(Parent {
+        session.parents.push(ParentCredential {
             session: None,
             id: user.id,
             issued: None,
@@ -327,11 +337,11 @@ impl Accounts {
         session: Session,
         user: User,
         login: Option<(String, String, String)>,
-    ) -> Result<Given> {
+    ) -> Result<IssuedSession> {
         let token = session
             .seal(&self.master, &*self.env.rng)
             .map_err(|error| Error::with_source(ErrorKind::TooLarge, error.to_string(), error))?;
-        Ok(Given {
+        Ok(IssuedSession {
             session: Arc::new(session),
             token,
             user,
@@ -340,7 +350,7 @@ impl Accounts {
     }
 
     /// The role of an ARN.
-    async fn wanted(&self, arn: &str) -> Result<Wanted> {
+    async fn requested_role(&self, arn: &str) -> Result<RequestedRole> {
         let wrong = || invalid(format!("{arn:?} is no ARN of a role"));
         let parts: Vec<&str> = arn.splitn(6, ':').collect();
         let ["arn", partition, "iam", "", account, rest] = parts[..] else {
@@ -375,7 +385,7 @@ impl Accounts {
             .name
             .rsplit_once('/')
             .map_or(&*role.name, |(_, own)| own);
-        Ok(Wanted {
+        Ok(RequestedRole {
             account: account.unwrap_or(UserId(role.id)),
             path: format!("role{}{own}", role.path),
             tenant,
@@ -383,11 +393,11 @@ impl Accounts {
         })
     }
 
-    fn permit(
+    fn authorize_role(
         &self,
         caller: &Caller,
         action: Action,
-        wanted: &Wanted,
+        wanted: &RequestedRole,
         asked: &AssumeRole,
     ) -> Result<()> {
         let trust = Policy::parse(
@@ -420,12 +430,12 @@ impl Accounts {
 
     async fn give(
         &self,
-        wanted: Wanted,
+        wanted: RequestedRole,
         asked: AssumeRole,
         most: u32,
-        parents: Vec<Parent>,
-        login: Option<(&Issuer, &Token)>,
-    ) -> Result<Given> {
+        parents: Vec<ParentCredential>,
+        login: Option<(&Issuer, &VerifiedToken)>,
+    ) -> Result<IssuedSession> {
         let duration = asked.duration.unwrap_or(DURATION_DEFAULT.min(most));
         check_duration(duration, most)?;
         let mut policies = Vec::new();
@@ -437,7 +447,7 @@ impl Accounts {
         let user = self.as_role(tenant, name, &asked.session).await?;
         let user = user.filter(|user| user.id.0 == wanted.role.id);
         let user = user.ok_or_else(denied)?;
-        let became = Became {
+        let became = SessionPrincipal {
             id: wanted.role.id,
             tenant: tenant.as_str().to_owned(),
             name: name.clone(),
@@ -471,7 +481,7 @@ impl Accounts {
     }
 
     /// The wording that counts of a policy of the role's account.
-    async fn policy_text(&self, wanted: &Wanted, arn: &str) -> Result<String> {
+    async fn policy_text(&self, wanted: &RequestedRole, arn: &str) -> Result<String> {
         let none = || invalid(format!("there is no policy {arn:?} in the role's account"));
         if is_aws_policy(arn) {
             return Ok(aws_policy(arn).ok_or_else(none)?.text().to_owned());
@@ -500,7 +510,11 @@ impl Accounts {
 }
 
 /// What a session keeps of a login token.
-fn facts_of(issuer: &Issuer, token: &Token, named: &NamedClaims) -> Result<TokenFacts> {
+fn facts_of(
+    issuer: &Issuer,
+    token: &VerifiedToken,
+    named: &ReferencedClaims,
+) -> Result<TokenFacts> {
     let capabilities = token.capabilities.as_ref();
     let (claims, rank_of) = (claims_of(&token.claims), |name: &str| named.rank_of(name));
     let kept = keep(issuer.name(), claims, Vec::new(), rank_of, named.limits())?;
@@ -521,7 +535,7 @@ fn owner_field(arn: &str) -> &str {
 }
 
 /// Tags that an issuer gives the session, a pair for each value, and those of them that go on.
-fn tags_of(token: &Token) -> (Vec<(String, String)>, Vec<String>) {
+fn tags_of(token: &VerifiedToken) -> (Vec<(String, String)>, Vec<String>) {
     let given = token.claims.get(TAGS_CLAIM);
     let member = |name: &str| given.and_then(|value| value.get(name));
     let texts = |value: &serde_json::Value| {
@@ -632,9 +646,9 @@ impl Accounts {
     ///
     /// # Errors
     /// Those of the catalog.
-    pub async fn assumable(&self, becoming: &Becoming) -> Result<Vec<String>> {
+    pub async fn assumable(&self, becoming: &MappedIdentity) -> Result<Vec<String>> {
         let (issuer, token) = (&becoming.issuer, &becoming.token);
-        let KeptClaims { claims, unkept } = claims_in_memory(issuer, token)?;
+        let SelectedClaims { claims, unkept } = claims_in_memory(issuer, token)?;
         let bounds = Bounds {
             provider: Some(issuer.name().into()),
             unassumed: true,
@@ -649,7 +663,7 @@ impl Accounts {
         let caller = Caller::vouched(Arc::new(bounds), origin);
         let mut found = Vec::new();
         for arn in self.role_arns(&issuer.tenant).await? {
-            let wanted = match self.wanted(&arn).await {
+            let wanted = match self.requested_role(&arn).await {
                 Ok(wanted) => wanted,
                 Err(error) if error.kind() == ErrorKind::Denied => continue,
                 Err(error) => return Err(error),
@@ -659,7 +673,10 @@ impl Accounts {
                 ..AssumeRole::default()
             };
             let action = Action::AssumeRoleWithWebIdentity;
-            if self.permit(&caller, action, &wanted, &asked).is_ok() {
+            if self
+                .authorize_role(&caller, action, &wanted, &asked)
+                .is_ok()
+            {
                 found.push(arn);
             }
         }

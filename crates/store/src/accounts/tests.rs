@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_auth::token::{Becomes, Claims, Issuer, Rule, Token};
+use dewar_auth::token::{Claims, Issuer, MappingRule, MappingTarget, VerifiedToken};
 use dewar_auth::{Action, Caller, TokenFacts};
 use dewar_env::BoxFuture;
 use dewar_meta::kv::Batch;
@@ -17,8 +17,8 @@ use super::record::{IssuerKeysRecord, UserRecord, decode, encode};
 use super::references::group_key;
 use super::users::user_key;
 use super::{
-    Accounts, AssumeRole, FetchKeys, GROUP, Given, Holder, HolderKind, MacaroonWish, NewIssuer,
-    NewUser, POLICY, RoleChange, UserChange,
+    Accounts, AssumeRole, FetchKeys, GROUP, IssuedSession, MacaroonRequest, NewIssuer, NewUser,
+    POLICY, PolicyHolder, PolicyHolderKind, RoleChange, UserChange,
 };
 use crate::api::BucketRef;
 use crate::tests::{Rig, bucket, origin, run};
@@ -166,14 +166,14 @@ const DENY: &str =
     r#"{"Version":"2012-10-17","Statement":{"Effect":"Deny","Action":"s3:*","Resource":"*"}}"#;
 
 /// A group of ann's that denies everything, with members.
-async fn suspended(accounts: &Accounts, members: &[&str]) -> Holder {
+async fn suspended(accounts: &Accounts, members: &[&str]) -> PolicyHolder {
     let none = TenantName::default();
     accounts
         .make_group(&none, "ann/suspended", "/")
         .await
         .expect("made");
-    let group = Holder {
-        kind: HolderKind::Group,
+    let group = PolicyHolder {
+        kind: PolicyHolderKind::Group,
         tenant: none.clone(),
         name: "ann/suspended".into(),
     };
@@ -200,10 +200,10 @@ fn a_rename_is_one_batch() {
         suspended(accounts, &["ann/a", "ann/b", "ann/c"]).await;
         let (key, _) = accounts.add_key("ann/a", None, None).await.expect("added");
         accounts.refer_by_id().await.expect("nothing to do");
-        let before = accounts.kv.taken();
+        let before = accounts.kv.last_sequence();
         let moved = accounts.change_group(&none, "ann/suspended", Some("ann/blocked"), Some("/x/"));
         moved.await.expect("renamed");
-        assert_eq!(accounts.kv.taken(), before + 1, "the group");
+        assert_eq!(accounts.kv.last_sequence(), before + 1, "the group");
         assert_eq!(
             accounts
                 .members(&none, "ann/blocked")
@@ -221,12 +221,12 @@ fn a_rename_is_one_batch() {
             name: Some("ann/z".into()),
             ..UserChange::default()
         };
-        let before = accounts.kv.taken();
+        let before = accounts.kv.last_sequence();
         accounts
             .change_user("ann/a", change)
             .await
             .expect("renamed");
-        assert_eq!(accounts.kv.taken(), before + 1, "the user");
+        assert_eq!(accounts.kv.last_sequence(), before + 1, "the user");
         let found = accounts.lookup(&key).await.expect("read").expect("valid");
         assert_eq!(found.user.name, "ann/z");
         assert_eq!(found.user.policies.iter().count(), 1);
@@ -394,9 +394,9 @@ fn groups_that_are_known_by_name_become_known_by_id() {
             .await
             .expect("out");
         accounts.user("ann/ghost").await.expect("mended");
-        let before = accounts.kv.taken();
+        let before = accounts.kv.last_sequence();
         accounts.refer_by_id().await.expect("nothing to do");
-        assert_eq!(accounts.kv.taken(), before);
+        assert_eq!(accounts.kv.last_sequence(), before);
     });
 }
 
@@ -407,12 +407,12 @@ fn policies_reach_users_by_themselves_and_by_groups() {
         let accounts = rig.store.accounts();
         let none = TenantName::default();
         accounts.make_user(new("ann/a")).await.expect("made");
-        let holder = |kind, name: &str| Holder {
+        let holder = |kind, name: &str| PolicyHolder {
             kind,
             tenant: none.clone(),
             name: name.into(),
         };
-        let user = holder(HolderKind::User, "ann/a");
+        let user = holder(PolicyHolderKind::User, "ann/a");
         let error = accounts
             .put_policy(&user, "p", "{}")
             .await
@@ -423,7 +423,7 @@ fn policies_reach_users_by_themselves_and_by_groups() {
             .make_group(&none, "ann/g", "/")
             .await
             .expect("made");
-        let group = holder(HolderKind::Group, "ann/G");
+        let group = holder(PolicyHolderKind::Group, "ann/G");
         accounts
             .make_policy(&none, "ann/managed", "/", None, ALLOW)
             .await
@@ -458,7 +458,7 @@ fn policies_reach_users_by_themselves_and_by_groups() {
             .set_member(&none, "ann/a", "ann/h", false)
             .await
             .expect("out");
-        let moved = holder(HolderKind::Group, "ann/h");
+        let moved = holder(PolicyHolderKind::Group, "ann/h");
         accounts
             .detach_policy(&moved, "ann/managed")
             .await
@@ -485,7 +485,7 @@ fn policies_reach_users_by_themselves_and_by_groups() {
             .make_group(&none, "readers", "/")
             .await
             .expect("made");
-        let readers = holder(HolderKind::Group, "readers");
+        let readers = holder(PolicyHolderKind::Group, "readers");
         accounts
             .put_policy(&readers, "p", ALLOW)
             .await
@@ -587,15 +587,15 @@ fn a_rule_of_an_issuer_goes_with_its_user_and_group() {
             .make_group(&none, "ann/g", "/")
             .await
             .expect("made");
-        let rule = |becomes| Rule {
+        let rule = |becomes| MappingRule {
             claim: "sub".into(),
             value: "x".into(),
             becomes,
         };
         let new_issuer = NewIssuer {
             rules: vec![
-                rule(Becomes::User("ann/a".into())),
-                rule(Becomes::Group("ann/g".into())),
+                rule(MappingTarget::User("ann/a".into())),
+                rule(MappingTarget::Group("ann/g".into())),
             ],
             ..issuer("issuer")
         };
@@ -604,7 +604,7 @@ fn a_rule_of_an_issuer_goes_with_its_user_and_group() {
             let issuers = accounts.issuers().await.expect("listed");
             let issuer = issuers.values().next().expect("one").clone();
             let names = issuer.rules.iter().map(|rule| match &rule.becomes {
-                Becomes::User(name) | Becomes::Group(name) => name.clone(),
+                MappingTarget::User(name) | MappingTarget::Group(name) => name.clone(),
             });
             names.collect::<Vec<String>>()
         };
@@ -655,9 +655,9 @@ fn keys_that_come_too_late_are_nobodys() {
         let accounts = rig.store.accounts();
         let new = issuer("issuer");
         let set = key_set("k");
-        let standing = |keys| super::KeyStanding {
+        let standing = |keys| super::IssuerKeyStatus {
             keys,
-            ..super::KeyStanding::default()
+            ..super::IssuerKeyStatus::default()
         };
         let old = accounts.add_issuer(new.clone(), None).await.expect("added");
         // The fetch began before the removal, and ends after it.
@@ -705,10 +705,10 @@ fn keys_that_are_fetched_again_clear_nothing() {
         let first = stored().await;
         let before = cleared();
         sleep(Duration::from_secs(600)).await;
-        let written = accounts.kv.taken();
+        let written = accounts.kv.last_sequence();
         let learned = accounts.learn_keys(&issuer, set.as_bytes()).await;
         learned.expect("learned");
-        assert_eq!(accounts.kv.taken(), written, "nothing is written");
+        assert_eq!(accounts.kv.last_sequence(), written, "nothing is written");
         // They are fresh all the same, and what would be too old after a restart is written again.
         let found = accounts.key_standing(&issuer).await.expect("read");
         assert_eq!(found.fetched, Some(accounts.env.clock.now()));
@@ -729,11 +729,11 @@ fn keys_that_are_fetched_again_clear_nothing() {
 
 /// Has keys at once, but for one issuer that says nothing.
 #[derive(Default)]
-struct Published {
+struct PublishedKeys {
     asked: AtomicUsize,
 }
 
-impl FetchKeys for Published {
+impl FetchKeys for PublishedKeys {
     fn fetch<'a>(&'a self, issuer: &'a Issuer) -> BoxFuture<'a, Result<Vec<u8>>> {
         Box::pin(async {
             if issuer.url.contains("slow") {
@@ -756,7 +756,7 @@ fn an_issuer_that_says_nothing_holds_up_no_other() {
             let added = accounts.add_issuer(issuer(name), None).await;
             added.expect("added");
         }
-        let published = Arc::new(Published::default());
+        let published = Arc::new(PublishedKeys::default());
         let asking = async {
             sleep(Duration::from_secs(20)).await;
             assert_eq!(published.asked.load(Relaxed), 1);
@@ -797,7 +797,7 @@ struct Logins {
 }
 
 impl Logins {
-    async fn new(seed: u64, rules: Vec<Rule>) -> Self {
+    async fn new(seed: u64, rules: Vec<MappingRule>) -> Self {
         let rig = Rig::new(seed).await;
         let (accounts, none) = (rig.store.accounts(), TenantName::default());
         let new = NewIssuer {
@@ -812,8 +812,8 @@ impl Logins {
         };
         let role = accounts.make_role(&none, "ann/reader", "/", trust).await;
         role.expect("made");
-        let role = Holder {
-            kind: HolderKind::Role,
+        let role = PolicyHolder {
+            kind: PolicyHolderKind::Role,
             tenant: none,
             name: "ann/reader".into(),
         };
@@ -830,7 +830,7 @@ impl Logins {
         set.expect("set");
     }
 
-    async fn session(&self, token: &Token) -> Result<Given> {
+    async fn session(&self, token: &VerifiedToken) -> Result<IssuedSession> {
         let accounts = self.rig.store.accounts();
         let account = accounts.user("ann").await?.account;
         let asked = AssumeRole {
@@ -845,7 +845,7 @@ impl Logins {
     }
 
     /// Somebody who comes with a session of that token.
-    async fn with_session(&self, token: &Token) -> Caller {
+    async fn with_session(&self, token: &VerifiedToken) -> Caller {
         let given = self.session(token).await.expect("given");
         let accounts = self.rig.store.accounts();
         let key = accounts.open_session(given.token.reveal()).await;
@@ -853,14 +853,16 @@ impl Logins {
     }
 
     /// A macaroon of who comes with the token itself.
-    async fn macaroon(&self, token: &Token) -> Result<String> {
+    async fn macaroon(&self, token: &VerifiedToken) -> Result<String> {
         let accounts = self.rig.store.accounts();
         let becoming = accounts
-            .becoming(Arc::clone(&self.issuer), token.clone())
+            .map_identity(Arc::clone(&self.issuer), token.clone())
             .await?;
         let bounds = super::bearer::bounds_of(&becoming, "token:test")?;
         let caller = Caller::by_token(becoming.user, Arc::new(bounds), origin());
-        let given = accounts.macaroon(&caller, MacaroonWish::default()).await?;
+        let given = accounts
+            .macaroon(&caller, MacaroonRequest::default())
+            .await?;
         Ok(given.0.reveal().to_owned())
     }
 
@@ -876,7 +878,7 @@ impl Logins {
 }
 
 /// A login of somebody in that many groups with long names, and in `more`.
-fn login(groups: usize, more: &[&str], profile: usize) -> Token {
+fn login(groups: usize, more: &[&str], profile: usize) -> VerifiedToken {
     let groups = (0..groups).map(|i| format!("{:/<57}{i:03}", "/cms/production/"));
     let groups: Vec<String> = groups
         .chain(more.iter().map(|name| (*name).to_owned()))
@@ -887,7 +889,7 @@ fn login(groups: usize, more: &[&str], profile: usize) -> Token {
         "profile": "x".repeat(profile),
     });
     let bytes = claims.to_string().into_bytes();
-    Token {
+    VerifiedToken {
         subject: "bob".into(),
         expires: Timestamp::from_secs(1 << 40),
         claims: Claims::parse(&bytes).expect("claims"),
@@ -1103,10 +1105,10 @@ fn an_account_names_only_so_many_claims() {
 #[test]
 fn a_macaroon_of_a_login_never_may_more_than_the_login() {
     run(async {
-        let rule = |claim: &str, value: &str| Rule {
+        let rule = |claim: &str, value: &str| MappingRule {
             claim: claim.into(),
             value: value.into(),
-            becomes: Becomes::User("bob".into()),
+            becomes: MappingTarget::User("bob".into()),
         };
         let rules = vec![rule("sub", "bob"), rule("team", "x")];
         let logins = Logins::new(33, rules).await;

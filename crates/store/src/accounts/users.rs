@@ -9,9 +9,9 @@ use dewar_meta::ns::Tenant;
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
 
-use super::cache::{CachedUser, Scope};
+use super::cache::{AccountScope, CachedUser};
 use super::limits::EntityKind;
-use super::record::{PlaceRecord, UserRecord, decode, encode};
+use super::record::{IdIndexRecord, UserRecord, decode, encode};
 use super::{
     Accounts, BY_EMAIL, BY_ID, TRIES, account_of, check_name, check_path, designation, exists,
     folded, is_of, none, refused,
@@ -96,7 +96,7 @@ impl Accounts {
             display_name: new.display_name,
             email: new.email,
             tenant_admin: Some(new.tenant_admin).filter(|admin| *admin),
-            held: super::record::Held::default(),
+            held: super::record::AttachedPolicies::default(),
             groups: Vec::new(),
             group_ids: Vec::new(),
         };
@@ -160,7 +160,7 @@ impl Accounts {
     }
 
     /// The same with the accounts by whose records its policies were decided.
-    pub(super) async fn user_with_scopes(&self, name: &str) -> Result<(User, Vec<Scope>)> {
+    pub(super) async fn user_with_scopes(&self, name: &str) -> Result<(User, Vec<AccountScope>)> {
         let (tenant, name) = designation(name)?;
         let tenant = self.tenant_id(&tenant).await?;
         let record = self.user_in(tenant, name).await?;
@@ -260,7 +260,7 @@ impl Accounts {
         let mut before = None;
         // A user that is renamed between the two reads is looked for again.
         for _ in 0..TRIES {
-            let Some(place) = self.read::<PlaceRecord>(key).await? else {
+            let Some(place) = self.read::<IdIndexRecord>(key).await? else {
                 return Ok(None);
             };
             let tenant = self.tenant_id(&TenantName::new(&place.tenant)?).await?;
@@ -320,7 +320,7 @@ impl Accounts {
                 if moved != key {
                     batch
                         .require
-                        .push(dewar_meta::kv::Require::absent(moved.clone()));
+                        .push(dewar_meta::kv::Precondition::absent(moved.clone()));
                     batch.puts.push((moved, encode(&*record)));
                     batch.deletes.push(key.clone());
                 }
@@ -378,7 +378,7 @@ pub(super) fn user_key(tenant: TenantId, name: &str) -> Bytes {
 
 /// What leads from a user's id and mail address to its name.
 fn places(record: &UserRecord) -> Vec<(Bytes, Bytes)> {
-    let place = encode(&PlaceRecord {
+    let place = encode(&IdIndexRecord {
         tenant: record.tenant.clone(),
         name: record.name.clone(),
     });

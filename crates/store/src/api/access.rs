@@ -3,7 +3,7 @@
 use dewar_auth::{Acl, CannedAcl, Ownership, Permission};
 use dewar_types::UserId;
 
-use crate::marks::Tags;
+use crate::version_attributes::Tags;
 
 /// Who is granted something, as a client names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,14 +60,14 @@ pub struct AccountName {
 
 /// A list with names for its accounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShownAcl {
+pub struct NamedAcl {
     /// The list.
     pub acl: Acl,
     /// Its owner and the accounts that it grants something to.
     pub accounts: Vec<AccountName>,
 }
 
-impl ShownAcl {
+impl NamedAcl {
     /// What people call an account of the list.
     #[must_use]
     pub fn display_name(&self, id: UserId) -> Option<&str> {

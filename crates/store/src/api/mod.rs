@@ -7,7 +7,7 @@ mod list;
 mod multipart;
 mod object;
 
-pub use access::{AccountName, BucketOptions, GranteeName, NewAcl, ShownAcl};
+pub use access::{AccountName, BucketOptions, GranteeName, NamedAcl, NewAcl};
 pub use bucket::{BucketInfo, BucketPage, BucketRef};
 pub use condition::{IfRange, ReadCondition, WriteCondition};
 pub use dewar_meta::ns::record::{
@@ -22,9 +22,9 @@ pub use multipart::{
     ListedPart, ListedUpload, PartSource, PartsPage, UploadPartRequest, UploadsPage,
 };
 pub use object::{
-    Attributes, AttributesRequest, CopyRequest, DeleteItem, DeleteRequest, Deleted, ETag, Expect,
-    GetRequest, MarkerFound, Marks, ObjectChecksum, ObjectInfo, ObjectRef, PartAttributes,
-    PutRequest, RenameRequest,
+    AttributesRequest, CopyRequest, DeleteItem, DeleteMarkerError, DeleteRequest, DeleteResult,
+    ETag, ExpectedContent, GetRequest, ObjectChecksum, ObjectInfo, ObjectMetadata, ObjectRef,
+    PartAttributes, PutRequest, RenameRequest, VersionAttributes,
 };
 
-pub use crate::marks::{BucketTags, Tags};
+pub use crate::version_attributes::{BucketTags, Tags, check_tags};

@@ -3,11 +3,12 @@
 use dewar_checksum::{Algorithm, AlgorithmSet, Digest};
 use dewar_types::{RangeSpec, Timestamp, UploadId, UserId, VersionName};
 
-use crate::encryption::{CustomerKey, Encrypted, Encryption};
+use crate::encryption::{CustomerKey, Encryption, EncryptionMode};
 use crate::lifecycle::Expiry;
 
 use super::{
-    Attributes, BucketRef, Marks, NewAcl, ObjectChecksum, ObjectRef, ReadCondition, WriteCondition,
+    BucketRef, NewAcl, ObjectChecksum, ObjectMetadata, ObjectRef, ReadCondition, VersionAttributes,
+    WriteCondition,
 };
 
 /// An upload is to begin.
@@ -16,9 +17,9 @@ pub struct CreateUploadRequest {
     /// Under which name it will end.
     pub object: ObjectRef,
     /// Attributes of the object to be.
-    pub attributes: Attributes,
+    pub attributes: ObjectMetadata,
     /// Tags and the like of the object to be.
-    pub marks: Marks,
+    pub marks: VersionAttributes,
     /// The checksum that parts will carry and the object shows.
     pub checksum: Option<Algorithm>,
     /// Whether that checksum will be over the parts' checksums instead of over all bytes.
@@ -122,7 +123,7 @@ pub struct ListedPart {
     /// The checksum shown for it.
     pub checksum: Option<Digest>,
     /// By whose key it is encrypted.
-    pub encrypted: Option<Encrypted>,
+    pub encrypted: Option<EncryptionMode>,
 }
 
 /// A page of parts.

@@ -9,7 +9,7 @@ use dewar_types::{ObjectKey, RangeSpec, Timestamp, UserId, VersionId, VersionNam
 use crate::lifecycle::Expiry;
 
 use super::{BucketRef, NewAcl, ReadCondition, WriteCondition};
-use crate::encryption::{CustomerKey, Encrypted, Encryption};
+use crate::encryption::{CustomerKey, Encryption, EncryptionMode};
 
 /// An entity tag without its quotes, or the wildcard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct ObjectRef {
 /// What a client says about an object's content and gets back with it; at most 8 KiB in all
 /// (S3: 2 KiB of user metadata beside the system headers).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attributes {
+pub struct ObjectMetadata {
     /// Content-Type.
     pub content_type: Option<String>,
     /// Cache-Control.
@@ -62,7 +62,7 @@ pub struct Attributes {
 
 /// What may be said about a version beside its content and attributes, and be changed later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct VersionAttributes {
     /// Tags, at most ten. For a copy `None` means the source's.
     pub tags: Option<BTreeMap<String, String>>,
     /// How long it is kept, if not as the bucket says.
@@ -91,7 +91,7 @@ pub struct ObjectInfo {
     /// Who wrote it.
     pub owner: UserId,
     /// Its attributes.
-    pub attributes: Attributes,
+    pub attributes: ObjectMetadata,
     /// Digests of the whole content, as far as they are known.
     pub digests: DigestSet,
     /// The checksum that the writer asked for, to be shown to readers.
@@ -101,7 +101,7 @@ pub struct ObjectInfo {
     /// The checksum of the part that was asked for, where there is one.
     pub part_checksum: Option<Digest>,
     /// By whose key it is encrypted.
-    pub encrypted: Option<Encrypted>,
+    pub encrypted: Option<EncryptionMode>,
     /// How many tags it has.
     pub tags: usize,
     /// How long it is kept.
@@ -118,7 +118,7 @@ pub struct ObjectInfo {
 /// none, so that a front can tell.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("a delete marker, version {name}")]
-pub struct MarkerFound {
+pub struct DeleteMarkerError {
     /// What clients call it.
     pub name: VersionName,
 }
@@ -140,9 +140,9 @@ pub struct PutRequest {
     /// How many bytes will come, when known: lets the store refuse early and place well.
     pub size: Option<u64>,
     /// Attributes to keep with it.
-    pub attributes: Attributes,
+    pub attributes: ObjectMetadata,
     /// Tags and the like.
-    pub marks: Marks,
+    pub marks: VersionAttributes,
     /// Digests to compute beside Adler-32 and CRC-32C, which always are. With
     /// [`dewar_checksum::Algorithm::Md5`] the ETag is the MD5, else `<version id>-0`.
     pub want: AlgorithmSet,
@@ -158,7 +158,7 @@ pub struct PutRequest {
 
 /// What the writer says the bytes were; anything that differs fails the commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Expect {
+pub struct ExpectedContent {
     /// Their number.
     pub size: Option<u64>,
     /// Digests; each algorithm must have been wanted from the start.
@@ -249,13 +249,13 @@ pub struct DeleteItem {
 
 /// What became of a removal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deleted {
+pub struct DeleteResult {
     /// Whether there was something.
     pub existed: bool,
-    /// The version that went or, with [`Deleted::marker`], the delete marker that came or went;
+    /// The version that went or, with [`DeleteResult::marker`], the delete marker that came or went;
     /// `None` in buckets that never kept versions.
     pub name: Option<VersionName>,
-    /// Whether [`Deleted::name`] is a delete marker.
+    /// Whether [`DeleteResult::name`] is a delete marker.
     pub marker: bool,
 }
 
@@ -271,9 +271,9 @@ pub struct CopyRequest {
     /// To where.
     pub target: ObjectRef,
     /// Tags and the like.
-    pub marks: Marks,
+    pub marks: VersionAttributes,
     /// New attributes, or those of the source.
-    pub attributes: Option<Attributes>,
+    pub attributes: Option<ObjectMetadata>,
     /// Which digest to show as the copy's checksum, when another than the source's.
     pub checksum: Option<dewar_checksum::Algorithm>,
     /// What must hold at the target.

@@ -9,7 +9,7 @@ use dewar_env::Rng;
 use dewar_types::{Error, ErrorKind, Result};
 use zeroize::Zeroizing;
 
-use super::{DataKey, Told, cipher, damaged};
+use super::{DataKey, SealedMetadata, cipher, damaged};
 
 /// A key that a customer sends with each request. Wiped on drop, never printed, stored nowhere.
 #[derive(Clone, PartialEq, Eq)]
@@ -121,13 +121,13 @@ fn unwrap_once(wrapping: &[u8; 32], wrapped: &[u8]) -> Option<DataKey> {
 }
 
 /// Seals what is told about content: a random nonce, then the sealed bytes.
-pub(super) fn seal(key: &[u8; 32], rng: &dyn Rng, told: &Told) -> Result<Vec<u8>> {
+pub(super) fn seal(key: &[u8; 32], rng: &dyn Rng, told: &SealedMetadata) -> Result<Vec<u8>> {
     let clear = minicbor::to_vec(told)
         .map_err(|error| Error::with_source(ErrorKind::Internal, "encode digests", error))?;
     seal_bytes(key, rng, &[], clear)
 }
 
-pub(super) fn unseal(key: &[u8; 32], sealed: &[u8]) -> Result<Told> {
+pub(super) fn unseal(key: &[u8; 32], sealed: &[u8]) -> Result<SealedMetadata> {
     minicbor::decode(&unseal_bytes(key, &[], sealed)?).map_err(|_| damaged())
 }
 

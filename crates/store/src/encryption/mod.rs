@@ -16,7 +16,7 @@ use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
 use dewar_auth::{MasterKeyId, MasterKeys};
 use dewar_checksum::DigestSet;
 use dewar_env::Rng;
-use dewar_meta::ns::record::{ETag, EncryptionRecord, KeyHolder, ShownChecksum, VersionRecord};
+use dewar_meta::ns::record::{DisplayedChecksum, ETag, EncryptionRecord, KeyHolder, VersionRecord};
 use dewar_types::{Error, ErrorKind, Result};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -41,14 +41,14 @@ pub enum Encryption {
 
 /// By whose key content is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encrypted {
+pub enum EncryptionMode {
     /// Dewar's.
     ByDewar,
     /// The customer's.
     ByCustomer,
 }
 
-impl From<&Encryption> for Encrypted {
+impl From<&Encryption> for EncryptionMode {
     fn from(how: &Encryption) -> Self {
         match how {
             Encryption::Dewar => Self::ByDewar,
@@ -57,7 +57,7 @@ impl From<&Encryption> for Encrypted {
     }
 }
 
-impl From<KeyHolder> for Encrypted {
+impl From<KeyHolder> for EncryptionMode {
     fn from(holder: KeyHolder) -> Self {
         match holder {
             KeyHolder::Dewar => Self::ByDewar,
@@ -95,15 +95,15 @@ fn cipher(key: &[u8; 32]) -> LessSafeKey {
 /// What is sealed beside the bytes.
 #[derive(Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
-struct Told {
+struct SealedMetadata {
     #[n(0)]
     digests: DigestSet,
     #[n(1)]
-    checksum: Option<ShownChecksum>,
+    checksum: Option<DisplayedChecksum>,
 }
 
 /// Content about to be encrypted: its key, and what is stored of it.
-pub(crate) struct Fresh {
+pub(crate) struct NewDataKey {
     pub(crate) key: DataKey,
     record: EncryptionRecord,
 }
@@ -112,7 +112,7 @@ pub(crate) struct Fresh {
 ///
 /// # Errors
 /// [`ErrorKind::Internal`] when the master key cannot wrap it.
-pub(crate) fn begin(how: &Encryption, master: &MasterKeys, rng: &dyn Rng) -> Result<Fresh> {
+pub(crate) fn begin(how: &Encryption, master: &MasterKeys, rng: &dyn Rng) -> Result<NewDataKey> {
     let mut id = [0; 16];
     rng.fill(&mut id);
     let mut bytes = Zeroizing::new([0; 32]);
@@ -122,7 +122,7 @@ pub(crate) fn begin(how: &Encryption, master: &MasterKeys, rng: &dyn Rng) -> Res
         Encryption::Dewar => (KeyHolder::Dewar, keys::wrap(master, &id, &key)?),
         Encryption::Customer(customer) => (KeyHolder::Customer, customer.wrap(&id, &key)),
     };
-    Ok(Fresh {
+    Ok(NewDataKey {
         key,
         record: EncryptionRecord {
             holder,
@@ -134,14 +134,14 @@ pub(crate) fn begin(how: &Encryption, master: &MasterKeys, rng: &dyn Rng) -> Res
     })
 }
 
-impl Fresh {
+impl NewDataKey {
     /// What is stored of content that is complete: its record, and its ETag.
     pub(crate) fn finish(
         mut self,
         master: &MasterKeys,
         rng: &dyn Rng,
         digests: DigestSet,
-        checksum: Option<ShownChecksum>,
+        checksum: Option<DisplayedChecksum>,
     ) -> Result<(EncryptionRecord, ETag)> {
         let etag = match (self.record.holder, digests.md5()) {
             (KeyHolder::Dewar, Some(md5)) => ETag::Md5(md5),
@@ -152,7 +152,7 @@ impl Fresh {
                 etag_of(random)
             }
         };
-        let told = Told { digests, checksum };
+        let told = SealedMetadata { digests, checksum };
         let sealed = keys::seal(&keys::seal_key(&self.key), rng, &told)?;
         // It may have taken hours to come, and the master key of its beginning may be gone.
         wrap_anew(&mut self.record, &self.key, master)?;
@@ -186,9 +186,13 @@ pub(crate) fn finish_upload(
     master: &MasterKeys,
     rng: &dyn Rng,
     digests: DigestSet,
-    checksum: Option<ShownChecksum>,
+    checksum: Option<DisplayedChecksum>,
 ) -> Result<EncryptionRecord> {
-    let sealed = keys::seal(&keys::seal_key(key), rng, &Told { digests, checksum })?;
+    let sealed = keys::seal(
+        &keys::seal_key(key),
+        rng,
+        &SealedMetadata { digests, checksum },
+    )?;
     let mut record = EncryptionRecord {
         sealed: Some(sealed.into()),
         ..record.clone()
@@ -272,7 +276,7 @@ pub(crate) fn unseal(version: &mut VersionRecord, key: &DataKey) -> Result<()> {
         return Ok(());
     };
     let sealed = record.sealed.as_ref().ok_or_else(damaged)?;
-    let told: Told = keys::unseal(&keys::seal_key(key), sealed)?;
+    let told: SealedMetadata = keys::unseal(&keys::seal_key(key), sealed)?;
     version.digests = told.digests;
     version.checksum = told.checksum;
     Ok(())
@@ -295,7 +299,7 @@ pub(crate) fn learn(
     };
     let key = key.ok_or_else(damaged)?;
     let sealed = record.sealed.as_ref().ok_or_else(damaged)?;
-    let told: Told = keys::unseal(&keys::seal_key(key), sealed)?;
+    let told: SealedMetadata = keys::unseal(&keys::seal_key(key), sealed)?;
     let all = told.digests.union(digests);
     let sealed = finish_upload(record, key, master, rng, all, told.checksum)?;
     version.encryption = Some(sealed);
@@ -303,11 +307,11 @@ pub(crate) fn learn(
 }
 
 /// Which checksum is shown, without its value: for listings, which have no key.
-pub(crate) fn named(checksum: &ShownChecksum) -> ShownChecksum {
+pub(crate) fn named(checksum: &DisplayedChecksum) -> DisplayedChecksum {
     match checksum {
-        ShownChecksum::Full(name) => ShownChecksum::Full(name.clone()),
-        ShownChecksum::Composite(name, _, parts) => {
-            ShownChecksum::Composite(name.clone(), Vec::new().into(), *parts)
+        DisplayedChecksum::Full(name) => DisplayedChecksum::Full(name.clone()),
+        DisplayedChecksum::Composite(name, _, parts) => {
+            DisplayedChecksum::Composite(name.clone(), Vec::new().into(), *parts)
         }
     }
 }

@@ -25,12 +25,12 @@ use dewar_auth::MasterKeyId;
 use dewar_checksum::{Crc32c, crc32c};
 use dewar_data::pool::{DewarId, Pool};
 use dewar_env::{CreateOptions, Disk, DiskErrorKind};
-use dewar_meta::index::runs::{HeldRuns, RunFile, RunIndex};
+use dewar_meta::index::sorted_runs::{ReadOnlyRuns, RunFile, RunIndex};
 use dewar_meta::kv::embedded::EmbeddedKv;
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
 
 use super::Engine;
-use super::backup_file::{BackupFile, Extra, folder_text, read_folder_text};
+use super::backup_file::{BackupExtra, BackupFile, folder_text, read_folder_text};
 use crate::Store;
 
 /// Says whose backups a folder holds.
@@ -296,7 +296,7 @@ async fn has_len(target: &dyn Disk, run: &RunFile) -> Result<bool> {
 }
 
 async fn copy_run(
-    held: &HeldRuns,
+    held: &ReadOnlyRuns,
     n: usize,
     run: &RunFile,
     target: &Arc<dyn Disk>,
@@ -330,8 +330,8 @@ async fn copy_run(
     Ok(())
 }
 
-async fn store_file(target: &dyn Disk, name: &str, content: &Bytes) -> Result<Extra> {
-    let extra = Extra {
+async fn store_file(target: &dyn Disk, name: &str, content: &Bytes) -> Result<BackupExtra> {
+    let extra = BackupExtra {
         name: name.to_owned(),
         len: content.len() as u64,
         crc: crc32c(content),
@@ -365,7 +365,7 @@ async fn prune(target: &dyn Disk, dewar: DewarId, keep: usize) -> Result<u64> {
     let mut named = BTreeSet::new();
     for file in kept {
         named.extend(file.runs.iter().map(run_path));
-        named.extend(file.files.iter().map(Extra::path));
+        named.extend(file.files.iter().map(BackupExtra::path));
     }
     // What a damaged backup names is not known: nothing goes as long as there is one.
     if known.values().any(Result::is_err) {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use dewar_checksum::crc32c;
 use dewar_data::pool::DewarId;
-use dewar_meta::index::runs::RunFile;
+use dewar_meta::index::sorted_runs::RunFile;
 use dewar_types::{DiskId, Timestamp};
 
 use super::backup::FILES;
@@ -18,13 +18,13 @@ const BYTES_MAX: usize = 8 << 20;
 
 /// A file that goes with a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Extra {
+pub(super) struct BackupExtra {
     pub(super) name: String,
     pub(super) len: u64,
     pub(super) crc: u32,
 }
 
-impl Extra {
+impl BackupExtra {
     pub(super) fn path(&self) -> String {
         format!("{FILES}/{:08x}-{}", self.crc, self.name)
     }
@@ -46,7 +46,7 @@ pub(super) struct BackupFile {
     pub(super) disks: Vec<DiskId>,
     /// Newest first.
     pub(super) runs: Vec<RunFile>,
-    pub(super) files: Vec<Extra>,
+    pub(super) files: Vec<BackupExtra>,
 }
 
 impl BackupFile {
@@ -127,9 +127,9 @@ fn run(value: &str) -> Option<RunFile> {
     words.next().is_none().then_some(run)
 }
 
-fn extra(value: &str) -> Option<Extra> {
+fn extra(value: &str) -> Option<BackupExtra> {
     let mut words = value.split(' ');
-    let file = Extra {
+    let file = BackupExtra {
         name: words.next()?.to_owned(),
         len: words.next()?.parse().ok()?,
         crc: u32::from_str_radix(words.next()?, 16).ok()?,
@@ -212,7 +212,7 @@ mod tests {
                 crc: 0xdead_beef,
                 level: 2,
             }],
-            files: vec![Extra {
+            files: vec![BackupExtra {
                 name: "dewar.toml".to_owned(),
                 len: 12,
                 crc: 13,

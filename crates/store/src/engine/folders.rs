@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use dewar_data::pool::{DewarId, Found, Identity, Member, inspect};
+use dewar_data::pool::{DewarId, FolderProbe, Identity, Member, inspect};
 use dewar_env::{Disk, DiskError, DiskErrorKind, DiskState};
 use dewar_types::{Error, ErrorKind, Result};
 
 use super::EngineConfig;
-use super::refusal::Refusal;
+use super::disk_refusal::DiskRefusal;
 
 /// A folder that the configuration names.
 #[derive(Debug)]
@@ -18,14 +18,14 @@ pub struct Folder {
     /// its identity says.
     pub pool: u16,
     /// What is in it.
-    pub content: Content,
+    pub content: FolderContent,
     /// Why the disk in it is not used, if there is one and it is not.
-    pub refused: Option<Refusal>,
+    pub refused: Option<DiskRefusal>,
 }
 
 /// What was found in a folder.
 #[derive(Debug)]
-pub enum Content {
+pub enum FolderContent {
     /// A disk with an identity.
     Disk {
         /// The disk.
@@ -53,7 +53,7 @@ impl Folder {
     /// Looks at a disk, or at why it could not be opened; changes nothing. Says what is missing.
     pub async fn look(label: String, opened: Result<Arc<dyn Disk>>) -> Self {
         let folder = Self::look_again(label, opened).await;
-        if let Content::Absent(error) = &folder.content
+        if let FolderContent::Absent(error) = &folder.content
             && !folder.is_in_use()
         {
             tracing::warn!(disk = %folder.label, %error, "this disk is missing");
@@ -64,7 +64,7 @@ impl Folder {
     /// Whether another process has it open.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
-        let Content::Absent(error) = &self.content else {
+        let FolderContent::Absent(error) = &self.content else {
             return false;
         };
         let cause = std::error::Error::source(error);
@@ -76,12 +76,12 @@ impl Folder {
     pub async fn look_again(label: String, opened: Result<Arc<dyn Disk>>) -> Self {
         let content = match opened {
             Ok(disk) => match inspect(&*disk).await {
-                Ok(Found::Disk(identity)) => Content::Disk { disk, identity },
-                Ok(Found::Blank) => Content::Blank { disk },
+                Ok(FolderProbe::Disk(identity)) => FolderContent::Disk { disk, identity },
+                Ok(FolderProbe::Blank) => FolderContent::Blank { disk },
                 // One damaged identity must not keep the others from serving.
-                Ok(Found::Absent(error)) | Err(error) => Content::Absent(error),
+                Ok(FolderProbe::Absent(error)) | Err(error) => FolderContent::Absent(error),
             },
-            Err(error) => Content::Absent(error),
+            Err(error) => FolderContent::Absent(error),
         };
         Self {
             label,
@@ -101,10 +101,10 @@ impl Folder {
     #[must_use]
     pub fn state(&self) -> (String, &'static str) {
         let state = match &self.content {
-            _ if self.refused.is_some() => self.refused.as_ref().map_or("", Refusal::word),
-            Content::Absent(_) => "missing",
-            Content::Blank { .. } => "blank",
-            Content::Disk { disk, .. } => match disk.state() {
+            _ if self.refused.is_some() => self.refused.as_ref().map_or("", DiskRefusal::word),
+            FolderContent::Absent(_) => "missing",
+            FolderContent::Blank { .. } => "blank",
+            FolderContent::Disk { disk, .. } => match disk.state() {
                 DiskState::Online { .. } => "online",
                 DiskState::ReadOnly { .. } => "read-only",
                 DiskState::Missing => "missing",
@@ -142,7 +142,7 @@ impl Folders {
     pub fn known(&self) -> Result<Option<DewarId>> {
         let mut known: Option<(&Folder, DewarId)> = None;
         for folder in &self.all {
-            let Content::Disk { identity, .. } = &folder.content else {
+            let FolderContent::Disk { identity, .. } = &folder.content else {
                 continue;
             };
             match known {
@@ -166,11 +166,11 @@ impl Folders {
         for folder in &self.all {
             let label = &folder.label;
             match &folder.content {
-                Content::Disk { disk, identity } => {
+                FolderContent::Disk { disk, identity } => {
                     let refusal = if identity.dewar != dewar {
-                        Refusal::OtherDewar(identity.dewar)
+                        DiskRefusal::OtherDewar(identity.dewar)
                     } else if !config.has_pool(identity.pool) {
-                        Refusal::OtherPool(identity.pool)
+                        DiskRefusal::OtherPool(identity.pool)
                     } else {
                         let disk = Arc::clone(disk);
                         let id = identity.disk;
@@ -180,11 +180,11 @@ impl Folders {
                     };
                     tracing::error!("{}; it is not used", refusal.sentence(label, dewar));
                 }
-                Content::Blank { .. } => tracing::warn!(
+                FolderContent::Blank { .. } => tracing::warn!(
                     disk = %label,
                     "this folder is blank: an unmounted disk, or a new one; it counts as missing"
                 ),
-                Content::Absent(_) => {}
+                FolderContent::Absent(_) => {}
             }
         }
         members
@@ -196,12 +196,12 @@ impl Folders {
     pub fn without_disk(&self) -> Option<String> {
         let lines = self.all.iter().filter_map(|folder| {
             let why = match &folder.content {
-                Content::Absent(error) => error.to_string(),
-                Content::Blank { .. } => format!("{} is blank: is it mounted?", folder.label),
-                Content::Disk { disk, .. } if !disk.state().readable() => {
+                FolderContent::Absent(error) => error.to_string(),
+                FolderContent::Blank { .. } => format!("{} is blank: is it mounted?", folder.label),
+                FolderContent::Disk { disk, .. } if !disk.state().readable() => {
                     format!("{} is {}", folder.label, folder.state().1)
                 }
-                Content::Disk { .. } => return None,
+                FolderContent::Disk { .. } => return None,
             };
             Some(why)
         });

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use dewar_data::pool::{DewarId, IDENTITY_FILE, format};
 use dewar_env::{Disk, Env};
 use dewar_journal::Journal;
-use dewar_meta::index::runs::RunIndex;
+use dewar_meta::index::sorted_runs::RunIndex;
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 
-use super::folders::{Content, Folders};
+use super::folders::{FolderContent, Folders};
 use super::{Engine, EngineConfig};
 
 impl Engine {
@@ -28,13 +28,13 @@ impl Engine {
         let mut disks: Vec<(DiskId, Arc<dyn Disk>)> = Vec::new();
         for folder in &folders.all {
             let (disk, id) = match &folder.content {
-                Content::Blank { disk } => {
+                FolderContent::Blank { disk } => {
                     let identity = format(env, &**disk, dewar, folder.pool, None).await?;
                     (disk, identity.disk)
                 }
                 // From the try that did not end. That the identity can be read does not make it
                 // durable: the process may have been killed before it synced the folder.
-                Content::Disk { disk, identity } if identity.dewar == dewar => {
+                FolderContent::Disk { disk, identity } if identity.dewar == dewar => {
                     clear(&**disk).await?;
                     let text = identity.to_text();
                     if dewar_env::safeguard("identities are made durable again") {
@@ -42,14 +42,14 @@ impl Engine {
                     }
                     (disk, identity.disk)
                 }
-                Content::Disk { identity, .. } => {
+                FolderContent::Disk { identity, .. } => {
                     let message = format!(
                         "{} is a disk of another Dewar ({})",
                         folder.label, identity.dewar
                     );
                     return Err(Error::new(ErrorKind::InvalidArgument, message));
                 }
-                Content::Absent(error) => {
+                FolderContent::Absent(error) => {
                     let message = format!("{}: {error}", folder.label);
                     return Err(Error::new(ErrorKind::Unavailable, message));
                 }

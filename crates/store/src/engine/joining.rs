@@ -19,7 +19,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_data::pool::{Found, inspect};
+use dewar_data::pool::{FolderProbe, inspect};
 use dewar_env::{BoxFuture, Disk, DiskState};
 use dewar_types::Result;
 use parking_lot::RwLock;
@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::Engine;
-use super::folders::{Content, Folder, Folders};
+use super::folders::{Folder, FolderContent, Folders};
 use super::membership::Membership;
 
 /// How often a folder without its disk is looked at.
@@ -43,7 +43,7 @@ const RETRY_EVERY: Duration = Duration::from_secs(60);
 const VERIFY_AFTER: Duration = Duration::from_secs(3600);
 
 /// Opens configured folders anew.
-pub trait Outlook: Send + Sync + 'static {
+pub trait DiskObserver: Send + Sync + 'static {
     /// What is in the folder with this number, counted from 0 in the order of [`Folders::all`] and
     /// then of [`LiveFolders::add`]. Changes nothing.
     fn look(&self, folder: usize) -> BoxFuture<'_, Folder>;
@@ -91,7 +91,9 @@ impl LiveFolders {
         let mut all = self.all.write();
         for folder in &mut *all {
             folder.refused = match &folder.content {
-                Content::Disk { disk, identity } => self.membership.refusal(disk.label(), identity),
+                FolderContent::Disk { disk, identity } => {
+                    self.membership.refusal(disk.label(), identity)
+                }
                 _ => None,
             };
             look(folder);
@@ -117,12 +119,12 @@ impl LiveFolders {
 
 /// Ends the tasks when it is dropped.
 #[derive(Debug)]
-pub(super) struct Looking {
+pub(super) struct WatchTasks {
     _tasks: JoinSet<()>,
 }
 
 /// Goes on with changes of the pool's disks that were begun, until it is dropped.
-pub(super) fn settle(membership: &Arc<Membership>) -> Looking {
+pub(super) fn settle(membership: &Arc<Membership>) -> WatchTasks {
     let (membership, verifying, retrying) = (
         Arc::clone(membership),
         Arc::clone(membership),
@@ -173,12 +175,12 @@ pub(super) fn settle(membership: &Arc<Membership>) -> Looking {
             retrying.retry_lost().await;
         }
     });
-    Looking { _tasks: tasks }
+    WatchTasks { _tasks: tasks }
 }
 
 impl Engine {
     /// Looks for the disks that were not there when it was opened, until it is closed or dropped.
-    pub async fn keep_looking(&self, folders: Arc<LiveFolders>, outlook: Arc<dyn Outlook>) {
+    pub async fn keep_looking(&self, folders: Arc<LiveFolders>, outlook: Arc<dyn DiskObserver>) {
         let joiner = Arc::new(Joiner {
             membership: Arc::clone(&self.membership),
             folders,
@@ -195,14 +197,14 @@ impl Engine {
                 joiner.folders.added.notified().await;
             }
         });
-        *self.looking.lock().await = Some(Looking { _tasks: tasks });
+        *self.looking.lock().await = Some(WatchTasks { _tasks: tasks });
     }
 }
 
 struct Joiner {
     membership: Arc<Membership>,
     folders: Arc<LiveFolders>,
-    outlook: Arc<dyn Outlook>,
+    outlook: Arc<dyn DiskObserver>,
 }
 
 impl Joiner {
@@ -225,41 +227,47 @@ impl Joiner {
     /// Looks at a folder that has no disk in use and lets the one that is found there join.
     async fn look(&self, n: usize) -> Result<()> {
         let content = match self.known(n) {
-            Known::There => return Ok(()),
-            Known::Readable(disk) => match inspect(&*disk).await? {
-                Found::Disk(identity) => Content::Disk { disk, identity },
-                Found::Blank => Content::Blank { disk },
-                Found::Absent(_) => return Ok(()),
+            FolderStatus::There => return Ok(()),
+            FolderStatus::Readable(disk) => match inspect(&*disk).await? {
+                FolderProbe::Disk(identity) => FolderContent::Disk { disk, identity },
+                FolderProbe::Blank => FolderContent::Blank { disk },
+                FolderProbe::Absent(_) => return Ok(()),
             },
-            Known::Gone => self.outlook.look(n).await.content,
+            FolderStatus::Gone => self.outlook.look(n).await.content,
         };
         let joined = match &content {
-            Content::Disk { disk, identity } => self.membership.join(disk, identity).await,
-            Content::Blank { .. } | Content::Absent(_) => Ok(()),
+            FolderContent::Disk { disk, identity } => self.membership.join(disk, identity).await,
+            FolderContent::Blank { .. } | FolderContent::Absent(_) => Ok(()),
         };
         // By command it may have joined meanwhile, and then that is known.
-        if !matches!(self.known(n), Known::There) {
+        if !matches!(self.known(n), FolderStatus::There) {
             self.folders.all.write()[n].content = content;
         }
         joined
     }
 
-    fn known(&self, n: usize) -> Known {
+    fn known(&self, n: usize) -> FolderStatus {
         let all = self.folders.all.read();
         match &all[n].content {
-            Content::Disk { disk, .. } if disk.state() == DiskState::Missing => Known::Gone,
-            Content::Disk { disk, identity } if self.membership.uses(disk.label(), identity) => {
-                Known::There
+            FolderContent::Disk { disk, .. } if disk.state() == DiskState::Missing => {
+                FolderStatus::Gone
             }
-            Content::Disk { disk, .. } | Content::Blank { disk } if disk.state().readable() => {
-                Known::Readable(Arc::clone(disk))
+            FolderContent::Disk { disk, identity }
+                if self.membership.uses(disk.label(), identity) =>
+            {
+                FolderStatus::There
             }
-            _ => Known::Gone,
+            FolderContent::Disk { disk, .. } | FolderContent::Blank { disk }
+                if disk.state().readable() =>
+            {
+                FolderStatus::Readable(Arc::clone(disk))
+            }
+            _ => FolderStatus::Gone,
         }
     }
 }
 
-enum Known {
+enum FolderStatus {
     There,
     /// A folder without an identity, which may get one, or with one that is not used, which may change.
     Readable(Arc<dyn Disk>),

@@ -24,7 +24,7 @@
 //! # Taking back
 //! What a removed disk has of blobs is as good as it was; what it has of journal and index is of a past
 //! that others have gone on from. So a batch of the catalog takes the decision back and notes that the
-//! disk is to be looked through (`upkeep/returned.rs`); journal and index are wiped off it, its epoch
+//! disk is to be looked through (`upkeep/readmit.rs`); journal and index are wiped off it, its epoch
 //! file last; then it joins as a blank member, by an epoch that does not call it removed any more. Cut
 //! short after the batch, it goes on when the disk is found the next time; before, nothing has happened.
 //!
@@ -37,18 +37,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use dewar_data::pool::{DewarId, Found, Identity, Member, Pool, check_blank, format, inspect};
+use dewar_data::pool::{
+    DewarId, FolderProbe, Identity, Member, Pool, check_blank, format, inspect,
+};
 use dewar_env::{Disk, DiskState, Env};
 use dewar_journal::{Journal, JournalState};
-use dewar_meta::index::runs::RunIndex;
+use dewar_meta::index::sorted_runs::RunIndex;
 use dewar_types::{DiskId, Error, ErrorKind, Layout, Result};
 use futures_util::FutureExt;
 use futures_util::future::select_all;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::disk_refusal::DiskRefusal;
 use super::prepare::{check_room, settle_identity, wipe};
-use super::refusal::Refusal;
 use crate::Store;
 use crate::upkeep::Decision;
 
@@ -69,30 +71,30 @@ const INDEX_RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Whether journal or index are being moved, which goes before repairs.
 #[derive(Debug, Default)]
-pub(super) struct Moves {
+pub(super) struct PendingMoves {
     /// Removals under way.
     leaving: AtomicUsize,
     /// The index has fewer copies than it should and could.
     index_behind: AtomicBool,
 }
 
-impl Moves {
+impl PendingMoves {
     pub(super) fn any(&self) -> bool {
         self.leaving.load(Ordering::Relaxed) > 0 || self.index_behind.load(Ordering::Relaxed)
     }
 }
 
 /// Counts a removal as long as it is under way.
-struct Leaving<'a>(&'a Moves);
+struct RemovalGuard<'a>(&'a PendingMoves);
 
-impl<'a> Leaving<'a> {
-    fn begin(moves: &'a Moves) -> Self {
+impl<'a> RemovalGuard<'a> {
+    fn begin(moves: &'a PendingMoves) -> Self {
         moves.leaving.fetch_add(1, Ordering::Relaxed);
         Self(moves)
     }
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for RemovalGuard<'_> {
     fn drop(&mut self) {
         self.0.leaving.fetch_sub(1, Ordering::Relaxed);
     }
@@ -112,7 +114,7 @@ pub struct Membership {
     turn: tokio::sync::Mutex<()>,
     /// New disks and whose places they take, as their identities say.
     replacing: Mutex<BTreeMap<DiskId, DiskId>>,
-    moves: Arc<Moves>,
+    moves: Arc<PendingMoves>,
     /// Removals that would have lost something, and when they were tried.
     refused: Mutex<BTreeMap<DiskId, Instant>>,
     /// When copies of the index could not be made, and which disks could be written then.
@@ -120,19 +122,19 @@ pub struct Membership {
 }
 
 /// What a membership is made of.
-pub(super) struct Parts {
+pub(super) struct MembershipDeps {
     pub(super) env: Env,
     pub(super) pool: Arc<Pool>,
     pub(super) journal: Journal,
     pub(super) index: Arc<RunIndex>,
     pub(super) store: Store,
     pub(super) file_bytes: u64,
-    pub(super) moves: Arc<Moves>,
+    pub(super) moves: Arc<PendingMoves>,
     pub(super) replacing: BTreeMap<DiskId, DiskId>,
 }
 
 /// What a folder is that is to become a disk.
-enum Newcomer {
+enum CandidateFolder {
     /// It is blank, and will be of the pool of this number.
     Blank(u16),
     /// It was formatted for this pool and is no member yet.
@@ -142,7 +144,7 @@ enum Newcomer {
 }
 
 impl Membership {
-    pub(super) fn new(parts: Parts) -> Arc<Self> {
+    pub(super) fn new(parts: MembershipDeps) -> Arc<Self> {
         Arc::new(Self {
             dewar: parts.pool.dewar(),
             env: parts.env,
@@ -186,19 +188,19 @@ impl Membership {
 
     /// Why a disk with this identity, found in the folder `label`, is not used; `None` if it can be.
     #[must_use]
-    pub fn refusal(&self, label: &str, identity: &Identity) -> Option<Refusal> {
+    pub fn refusal(&self, label: &str, identity: &Identity) -> Option<DiskRefusal> {
         if identity.dewar != self.dewar {
-            return Some(Refusal::OtherDewar(identity.dewar));
+            return Some(DiskRefusal::OtherDewar(identity.dewar));
         }
         if self.pool.layout_of(identity.pool).is_none() {
-            return Some(Refusal::OtherPool(identity.pool));
+            return Some(DiskRefusal::OtherPool(identity.pool));
         }
         if self.removed().contains(&identity.disk) {
-            return Some(Refusal::Removed);
+            return Some(DiskRefusal::Removed);
         }
         let known = self.pool.member(identity.disk)?.disk;
         let elsewhere = known.label() != label && known.state() != DiskState::Missing;
-        elsewhere.then(|| Refusal::Copy(known.label().to_owned()))
+        elsewhere.then(|| DiskRefusal::Copy(known.label().to_owned()))
     }
 
     /// Whether a folder could become a disk of `pool`, or of the pool of `replaces` and in its place if
@@ -267,17 +269,17 @@ impl Membership {
     ) -> Result<DiskId> {
         let _turn = self.turn.lock().await;
         let id = match self.newcomer(&**disk, replaces, pool).await? {
-            Newcomer::Blank(pool) => {
+            CandidateFolder::Blank(pool) => {
                 let dewar = self.dewar;
                 let identity = format(&self.env, &**disk, dewar, pool, replaces).await?;
                 self.take_in(disk, &identity).await?;
                 identity.disk
             }
-            Newcomer::Formatted(identity) => {
+            CandidateFolder::Formatted(identity) => {
                 self.take_in(disk, &identity).await?;
                 identity.disk
             }
-            Newcomer::Member(id) => id,
+            CandidateFolder::Member(id) => id,
         };
         if let Some(old) = replaces.filter(|old| self.is_dead(*old))
             && self.journal.declare_lost(old)?
@@ -304,7 +306,7 @@ impl Membership {
         disk: &dyn Disk,
         replaces: Option<DiskId>,
         wanted: Option<u16>,
-    ) -> Result<Newcomer> {
+    ) -> Result<CandidateFolder> {
         let label = disk.label();
         let mut known = None;
         if let Some(old) = replaces {
@@ -325,14 +327,14 @@ impl Membership {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         match inspect(disk).await? {
-            Found::Absent(error) => Err(error),
-            Found::Blank => {
+            FolderProbe::Absent(error) => Err(error),
+            FolderProbe::Blank => {
                 check_room(disk, self.file_bytes).await?;
                 // Formatting asks again.
                 check_blank(disk).await?;
-                Ok(Newcomer::Blank(pool.unwrap_or(self.pool.number())))
+                Ok(CandidateFolder::Blank(pool.unwrap_or(self.pool.number())))
             }
-            Found::Disk(identity) => {
+            FolderProbe::Disk(identity) => {
                 if let Some(refusal) = self.refusal(label, &identity) {
                     return Err(refusal.error(label, self.dewar));
                 }
@@ -357,12 +359,12 @@ impl Membership {
                     self.check_spare(old, id)?;
                 }
                 match (member, wanted) {
-                    (true, true) => Ok(Newcomer::Member(id)),
+                    (true, true) => Ok(CandidateFolder::Member(id)),
                     (true, false) => Err(Error::new(
                         ErrorKind::AlreadyExists,
                         format!("{id} is a disk of this pool already"),
                     )),
-                    (false, _) => Ok(Newcomer::Formatted(identity)),
+                    (false, _) => Ok(CandidateFolder::Formatted(identity)),
                 }
             }
         }
@@ -433,9 +435,9 @@ impl Membership {
         let _turn = self.turn.lock().await;
         let label = disk.label();
         let identity = match inspect(&**disk).await? {
-            Found::Disk(identity) => identity,
-            Found::Absent(error) => return Err(error),
-            Found::Blank => {
+            FolderProbe::Disk(identity) => identity,
+            FolderProbe::Absent(error) => return Err(error),
+            FolderProbe::Blank => {
                 let message = format!(
                     "{label} holds no disk: is it mounted? To make it a new disk: `dewar disk add {label}`"
                 );
@@ -444,7 +446,7 @@ impl Membership {
         };
         let id = identity.disk;
         match self.refusal(label, &identity) {
-            None | Some(Refusal::Removed) => {}
+            None | Some(DiskRefusal::Removed) => {}
             Some(other) => return Err(other.error(label, self.dewar)),
         }
         if self.removed().contains(&id) {
@@ -524,7 +526,7 @@ impl Membership {
         }
         self.journal.attach(identity.disk, Arc::clone(disk)).await?;
         tracing::info!(disk = disk.label(), id = %identity.disk, "a disk joins");
-        dewar_env::reached("a disk joined while running");
+        dewar_env::coverage_mark("a disk joined while running");
         self.tell_index().await;
         Ok(())
     }
@@ -559,7 +561,7 @@ impl Membership {
         if known {
             self.check_pool_without(id).await?;
         }
-        let _leaving = Leaving::begin(&self.moves);
+        let _leaving = RemovalGuard::begin(&self.moves);
         let was = members.contains(&id) || self.removed().contains(&id);
         let decision = Some(Decision::Remove);
         self.store.decide_about(id, decision, was).await?;
@@ -599,7 +601,7 @@ impl Membership {
 
     /// Lets a disk go that is decided to be removed.
     async fn leave(&self, id: DiskId) -> Result<()> {
-        let _leaving = Leaving::begin(&self.moves);
+        let _leaving = RemovalGuard::begin(&self.moves);
         self.journal.remove(id, EPOCH_PATIENCE).await?;
         let was_there = self.pool.member(id);
         self.pool.leave(id);
@@ -648,7 +650,7 @@ impl Membership {
         self.refused
             .lock()
             .retain(|_, since| since.elapsed() < RETRY_AFTER);
-        for id in self.store.ripe() {
+        for id in self.store.removable() {
             if self.refused.lock().contains_key(&id) {
                 continue;
             }

@@ -16,16 +16,16 @@
 
 mod backup;
 mod backup_file;
+mod disk_refusal;
 mod folders;
 mod format;
 mod joining;
-mod loss;
+mod loss_report;
 mod membership;
 mod prepare;
 mod rebuild;
-mod refusal;
+mod replace_lost_disk;
 mod restore;
-mod succession;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,34 +36,37 @@ use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Identity, Member, Pool};
 use dewar_data::segment::{SegmentLimits, SegmentTable, Segments};
 use dewar_env::{Disk, Env};
-use dewar_journal::{Hold, Journal, JournalConfig, OpenError};
+use dewar_journal::{Journal, JournalConfig, OpenError, RetentionPin};
 use dewar_meta::index::Index;
-use dewar_meta::index::runs::{RunConfig, RunIndex};
+use dewar_meta::index::sorted_runs::{RunConfig, RunIndex};
 use dewar_meta::kv::Kv;
 use dewar_meta::kv::embedded::{EmbeddedConfig, EmbeddedKv};
 use dewar_meta::ns::{Ids, Tree};
 use dewar_types::{DiskId, Error, Layout, Result};
 use tokio::sync::Mutex;
 
-use crate::carried::Carried;
 use crate::digests::DigestLimits;
 use crate::lifecycle::LifecycleConfig;
 use crate::limits::{PART_BYTES_MIN, SMALL_BYTES_DEFAULT};
+use crate::segment_recovery::SegmentRecovery;
 use crate::upkeep::UpkeepConfig;
 use crate::workers::Workers;
-use crate::{BlobTable, JournalHold, ListingConfig, Parts, Store};
+use crate::{BlobTable, JournalPin, ListingConfig, Store, StoreParts};
 
 pub use backup::{BackupPlan, BackupReport, Backups};
-pub use folders::{Content, Folder, Folders};
-pub use joining::{LiveFolders, Outlook};
-pub use loss::LossReport;
+pub use disk_refusal::DiskRefusal;
+pub use folders::{Folder, FolderContent, Folders};
+pub use joining::{DiskObserver, LiveFolders};
+pub use loss_report::LossReport;
 pub use membership::Membership;
-pub use rebuild::{Diagnosis, IndexFound, JournalFound, Made, Rebuild, RebuildReport, Told, Way};
-pub use refusal::Refusal;
-pub use restore::{Followed, Restore, RestoreReport};
+pub use rebuild::{
+    Diagnosis, IndexCondition, JournalCondition, ProgressReporter, Rebuild, RebuildMethod,
+    RebuildOutcome, RebuildReport,
+};
+pub use restore::{JournalTail, Restore, RestoreReport};
 
-use joining::Looking;
-use membership::Moves;
+use joining::WatchTasks;
+use membership::PendingMoves;
 
 /// The journal counts as filling up when this part of its files is in use.
 const PRESSED_PART: (usize, usize) = (1, 2);
@@ -162,7 +165,7 @@ impl EngineConfig {
 
 /// Whether background work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum BackgroundWork {
     /// All of it.
     On,
     /// None: for one command while nothing is served.
@@ -178,21 +181,21 @@ pub struct Engine {
     kv: EmbeddedKv,
     membership: Arc<Membership>,
     workers: Mutex<Option<Workers>>,
-    looking: Mutex<Option<Looking>>,
+    looking: Mutex<Option<WatchTasks>>,
     /// Whether workers seal, compact and repair.
     worked: bool,
-    settling: Mutex<Option<Looking>>,
+    settling: Mutex<Option<WatchTasks>>,
 }
 
 /// The journal's hold for small objects.
-struct SegmentHold {
+struct SegmentPin {
     journal: Journal,
     index: Arc<RunIndex>,
-    hold: Hold,
-    moves: Arc<Moves>,
+    hold: RetentionPin,
+    moves: Arc<PendingMoves>,
 }
 
-impl JournalHold for SegmentHold {
+impl JournalPin for SegmentPin {
     fn last_seq(&self) -> u64 {
         self.journal.last_seq()
     }
@@ -283,7 +286,7 @@ async fn begin_lineage(
     let lost = status.losses_accepted > 0;
     let highest = || blobs.highest_number();
     if ids.begin_lineage(status.lineage.0, lost, highest).await? {
-        dewar_env::reached("a loss was accepted");
+        dewar_env::coverage_mark("a loss was accepted");
         tracing::warn!(lineage = %status.lineage, "ids go on behind a gap, for what was lost");
     }
     Ok(())
@@ -330,7 +333,7 @@ impl Engine {
         dewar: DewarId,
         folders: &Folders,
         master: Arc<MasterKeys>,
-        work: Work,
+        work: BackgroundWork,
     ) -> Result<Self> {
         let found = settled(folders, config, dewar).await;
         let replacing = found.iter().filter_map(|(_, identity)| {
@@ -356,7 +359,7 @@ impl Engine {
         let index = Arc::new(index);
         // Taken before recovery lets go of the records, which the segments may still need.
         let hold = journal.hold("segments", recovery.floor());
-        let mut carried = Carried::default();
+        let mut carried = SegmentRecovery::default();
         let kv = EmbeddedKv::open(
             journal.clone(),
             recovery,
@@ -365,7 +368,7 @@ impl Engine {
             |seq, batch| carried.replay(seq, batch),
         )
         .await?;
-        let moves = Arc::new(Moves::default());
+        let moves = Arc::new(PendingMoves::default());
         let seam: Arc<dyn Kv> = Arc::new(kv.clone());
         let blobs = Arc::new(BlobStore::new(Arc::clone(&pool)));
         begin_lineage(env, config, &journal, &seam, &blobs).await?;
@@ -374,7 +377,7 @@ impl Engine {
             env.clone(),
             Arc::clone(&seam),
             Arc::clone(&tree),
-            Arc::new(SegmentHold {
+            Arc::new(SegmentPin {
                 journal: journal.clone(),
                 index: Arc::clone(&index),
                 hold,
@@ -389,7 +392,7 @@ impl Engine {
         carried.restore(&segments, config.pool).await?;
         // The first id of this opening: whatever is older and unnamed is a leftover.
         let first_new = tree.ids().blob().await?;
-        let store = Store::new(Parts {
+        let store = Store::new(StoreParts {
             env: env.clone(),
             kv: seam,
             tree,
@@ -407,8 +410,8 @@ impl Engine {
         });
         store.load_decisions().await?;
         store.accounts().try_refer_by_id().await;
-        let workers = (work == Work::On).then(|| Workers::start(&store, first_new));
-        let membership = Membership::new(membership::Parts {
+        let workers = (work == BackgroundWork::On).then(|| Workers::start(&store, first_new));
+        let membership = Membership::new(membership::MembershipDeps {
             env: env.clone(),
             pool: Arc::clone(&pool),
             journal: journal.clone(),
@@ -418,7 +421,7 @@ impl Engine {
             moves,
             replacing,
         });
-        let settling = (work == Work::On).then(|| joining::settle(&membership));
+        let settling = (work == BackgroundWork::On).then(|| joining::settle(&membership));
         Ok(Self {
             store,
             pool,
@@ -429,7 +432,7 @@ impl Engine {
             settling: Mutex::new(settling),
             workers: Mutex::new(workers),
             looking: Mutex::default(),
-            worked: work == Work::On,
+            worked: work == BackgroundWork::On,
         })
     }
 
@@ -454,9 +457,14 @@ impl Engine {
         };
         // Without a catalog nothing would be gained, and the disks that have it given up.
         let index = RunIndex::probe(disks, &config.index(dewar)).await;
-        match loss::catalog_trouble(&found, &index) {
+        match loss_report::catalog_trouble(&found, &index) {
             Some(why) => Err(Error::new(dewar_types::ErrorKind::Unavailable, why)),
-            None => Ok(Some(loss::report(dewar, config.pool, &found, folders))),
+            None => Ok(Some(loss_report::report(
+                dewar,
+                config.pool,
+                &found,
+                folders,
+            ))),
         }
     }
 
@@ -535,7 +543,7 @@ mod tests {
             pool: 0,
             label: label.to_owned(),
             refused: None,
-            content: Content::Absent(Error::new(
+            content: FolderContent::Absent(Error::new(
                 ErrorKind::Unavailable,
                 format!("open {label}/: the disk is missing"),
             )),

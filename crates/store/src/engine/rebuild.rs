@@ -13,7 +13,7 @@
 //! ids above all that were found, and salvage what the catalog does not know ([`crate::salvage`]).
 //!
 //! # Order and crashes
-//! The new index, which says that it was rebuilt ([`crate::Rebuilt`]), is durable before the journal
+//! The new index, which says that it was rebuilt ([`crate::RebuildMarker`]), is durable before the journal
 //! begins anew. In between, a journal that does not go on from the index keeps the store from being
 //! opened, and a repetition goes on there. From the journal's beginning on the store opens, sweeps
 //! nothing, and a repetition goes on with the salvage.
@@ -30,16 +30,18 @@ use dewar_data::segment::{SegmentTable, Segments};
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, JournalConfig, Recovery};
 use dewar_meta::index::Entry;
-use dewar_meta::index::runs::{HeldRuns, LostKeys, Remains, RunIndex, remains};
+use dewar_meta::index::sorted_runs::{
+    LostKeyRange, ReadOnlyRuns, RunIndex, SurvivingRuns, remains,
+};
 use dewar_meta::kv::embedded::decode_batch;
-use dewar_meta::kv::{FrozenKv, Kv, MemoryKv};
+use dewar_meta::kv::{Kv, MemoryKv, ReadOnlyKv};
 use dewar_meta::ns::{IdKind, Tree, keys};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result, Timestamp};
 
-use super::{Engine, EngineConfig, Folders, RestoreReport, Work};
-use crate::carried::{Carried, pool_in};
-use crate::salvage::{Finding, ID_GAP, Salvage, Salvaged, rebuilt_entry};
-use crate::{BlobTable, JournalHold, Parts, Rebuilt, RebuiltFrom, Store};
+use super::{BackgroundWork, Engine, EngineConfig, Folders, RestoreReport};
+use crate::salvage::{Finding, ID_GAP, Salvage, SalvageReport, rebuilt_entry};
+use crate::segment_recovery::{SegmentRecovery, pool_in};
+use crate::{BlobTable, JournalPin, RebuildMarker, RebuildSource, Store, StoreParts};
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(600);
@@ -50,7 +52,7 @@ const MEND_LOOKS: u32 = 200;
 
 /// What is there of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JournalFound {
+pub enum JournalCondition {
     /// It opens by its rule: everything acknowledged is in it or in the index.
     Whole {
         /// The records after this one.
@@ -76,7 +78,7 @@ pub enum JournalFound {
 
 /// What is there of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexFound {
+pub struct IndexCondition {
     /// The last batch in it.
     pub applied: u64,
     /// Its entries, in all runs.
@@ -88,12 +90,12 @@ pub struct IndexFound {
     /// Pieces that some copy has wrong; of interest only when everything was read.
     pub bad_pieces: u64,
     /// Keys of which no copy verifies.
-    pub lost: Vec<LostKeys>,
+    pub lost: Vec<LostKeyRange>,
 }
 
 /// How the catalog can be made whole again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum RebuildMethod {
     /// Exactly.
     Exact {
         /// The last batch.
@@ -113,7 +115,7 @@ pub enum Way {
     Blobs,
 }
 
-impl Way {
+impl RebuildMethod {
     /// Whether nothing is lost.
     #[must_use]
     pub fn is_exact(self) -> bool {
@@ -127,18 +129,18 @@ pub struct Diagnosis {
     /// Disks of this deployment that are there.
     pub disks: usize,
     /// The journal.
-    pub journal: JournalFound,
+    pub journal: JournalCondition,
     /// The newest state of the index that can be opened.
-    pub index: Option<IndexFound>,
+    pub index: Option<IndexCondition>,
     /// What the catalog was made of before, if that is not settled yet.
-    pub rebuilt: Option<Rebuilt>,
+    pub rebuilt: Option<RebuildMarker>,
     /// What can be done.
-    pub way: Way,
+    pub way: RebuildMethod,
 }
 
 /// What came of a rebuild or a restore.
 #[derive(Clone, Copy, Debug)]
-pub enum Made<'a> {
+pub enum RebuildOutcome<'a> {
     /// Of a rebuild.
     Rebuild(&'a RebuildReport),
     /// Of a restore.
@@ -146,7 +148,7 @@ pub enum Made<'a> {
 }
 
 /// Who hears how a rebuild or a restore goes, so that nothing of it is forgotten when it is cut short.
-pub trait Told: Send + Sync {
+pub trait ProgressReporter: Send + Sync {
     /// Something was found among the blobs. What is changed for it is told just before it is changed: who
     /// is killed in between does the same again when it goes on, and tells the same again.
     fn found(&mut self, finding: &Finding);
@@ -160,7 +162,7 @@ pub trait Told: Send + Sync {
     ///
     /// # Errors
     /// Then nothing is changed.
-    fn begins(&mut self, _: Made<'_>) -> Result<()> {
+    fn begins(&mut self, _: RebuildOutcome<'_>) -> Result<()> {
         Ok(())
     }
 
@@ -168,12 +170,12 @@ pub trait Told: Send + Sync {
     ///
     /// # Errors
     /// Then it is not settled.
-    fn ends(&mut self, _: Made<'_>) -> Result<()> {
+    fn ends(&mut self, _: RebuildOutcome<'_>) -> Result<()> {
         Ok(())
     }
 }
 
-impl<F: FnMut(&Finding) + Send + Sync> Told for F {
+impl<F: FnMut(&Finding) + Send + Sync> ProgressReporter for F {
     fn found(&mut self, finding: &Finding) {
         self(finding);
     }
@@ -186,7 +188,7 @@ pub struct Rebuild<'r> {
     /// Whether a catalog that lacks something is taken.
     pub accept_loss: bool,
     /// Hears how it goes.
-    pub report: &'r mut dyn Told,
+    pub report: &'r mut dyn ProgressReporter,
 }
 
 /// What came of a rebuild.
@@ -200,19 +202,19 @@ pub struct RebuildReport {
     pub entries: u64,
     /// What was found among the blobs; `None` where they are not looked at, since nothing could be
     /// put back.
-    pub salvaged: Option<Salvaged>,
+    pub salvaged: Option<SalvageReport>,
 }
 
 /// What is known of a catalog, for a decision and for the work.
-pub(super) struct Examined {
+pub(super) struct CatalogExamination {
     pub(super) diagnosis: Diagnosis,
-    pub(super) remains: Option<Remains>,
+    pub(super) remains: Option<SurvivingRuns>,
     /// What a catalog that is made now would be made of.
-    pub(super) assumed: Option<Rebuilt>,
+    pub(super) assumed: Option<RebuildMarker>,
 }
 
 /// The disks of this deployment that are there.
-pub(super) type Disks = Vec<(DiskId, Arc<dyn Disk>)>;
+pub(super) type AttachedDisks = Vec<(DiskId, Arc<dyn Disk>)>;
 
 impl Engine {
     /// Looks at what is there of the catalog; changes nothing. `deep` reads all of the index.
@@ -275,11 +277,11 @@ impl Engine {
             return Err(Error::new(ErrorKind::Unavailable, refusal(&diagnosis)));
         }
         if is_new || !diagnosis.way.is_exact() {
-            how.report.begins(Made::Rebuild(&report))?;
+            how.report.begins(RebuildOutcome::Rebuild(&report))?;
         }
         let mut config = config.clone();
         prepare(env, &mut config, dewar, folders, &master, &disks, examined).await?;
-        let engine = Self::open(env, &config, dewar, folders, master, Work::Off).await?;
+        let engine = Self::open(env, &config, dewar, folders, master, BackgroundWork::Off).await?;
         let lent = folders.members(dewar, &config).into_iter();
         let lent = lent.map(|(member, _)| member);
         let lent = lent
@@ -334,8 +336,8 @@ impl Engine {
         report.mended = mended;
         let settled = salvaged.settled;
         report.salvaged = Some(salvaged);
-        how.report.ends(Made::Rebuild(report))?;
-        dewar_env::reached("a rebuild was told of before it was settled");
+        how.report.ends(RebuildOutcome::Rebuild(report))?;
+        dewar_env::coverage_mark("a rebuild was told of before it was settled");
         if settled {
             self.store.settle_rebuilt().await?;
         }
@@ -343,7 +345,7 @@ impl Engine {
     }
 }
 
-pub(super) fn disks_of(folders: &Folders, dewar: DewarId, config: &EngineConfig) -> Disks {
+pub(super) fn disks_of(folders: &Folders, dewar: DewarId, config: &EngineConfig) -> AttachedDisks {
     let members = folders.members(dewar, config).into_iter();
     let disks = members.map(|(member, _)| (member.id, member.disk));
     disks.collect()
@@ -354,21 +356,21 @@ pub(super) async fn examine(
     env: &Env,
     config: &EngineConfig,
     dewar: DewarId,
-    disks: &Disks,
+    disks: &AttachedDisks,
     deep: bool,
-) -> Examined {
+) -> CatalogExamination {
     let journal = match look_into(env, config, disks, false).await {
-        Ok((_, recovery)) => JournalFound::Whole {
+        Ok((_, recovery)) => JournalCondition::Whole {
             floor: recovery.floor(),
             end: recovery.end(),
         },
         Err(why) => match look_into(env, config, disks, true).await {
-            Ok((_, recovery)) => JournalFound::Part {
+            Ok((_, recovery)) => JournalCondition::Part {
                 floor: recovery.floor(),
                 end: recovery.end(),
                 why: why.to_string(),
             },
-            Err(_) => JournalFound::None {
+            Err(_) => JournalCondition::None {
                 why: why.to_string(),
             },
         },
@@ -378,9 +380,9 @@ pub(super) async fn examine(
     if let Some(found) = &remains
         && let Ok(Some(value)) = found.runs.get(&keys::rebuilt()).await
     {
-        rebuilt = Rebuilt::from_bytes(&value);
+        rebuilt = RebuildMarker::from_bytes(&value);
     }
-    let index = remains.as_ref().map(|found| IndexFound {
+    let index = remains.as_ref().map(|found| IndexCondition {
         applied: found.runs.applied(),
         entries: found.runs.entries(),
         bytes: found.runs.bytes(),
@@ -391,19 +393,19 @@ pub(super) async fn examine(
     let whole = index.as_ref().filter(|index| index.lost.is_empty());
     let applied = whole.map(|index| index.applied);
     let way = match (&journal, applied) {
-        (JournalFound::Whole { floor, end }, Some(applied))
+        (JournalCondition::Whole { floor, end }, Some(applied))
             if (*floor..=*end).contains(&applied) =>
         {
-            Way::Exact { upto: *end }
+            RebuildMethod::Exact { upto: *end }
         }
-        (JournalFound::Whole { floor: 0, end }, _) => Way::Exact { upto: *end },
-        (JournalFound::Part { floor, end, .. }, Some(applied))
+        (JournalCondition::Whole { floor: 0, end }, _) => RebuildMethod::Exact { upto: *end },
+        (JournalCondition::Part { floor, end, .. }, Some(applied))
             if (*floor..=*end).contains(&applied) =>
         {
-            Way::Journal { upto: *end }
+            RebuildMethod::Journal { upto: *end }
         }
-        (_, Some(applied)) => Way::Index { upto: applied },
-        (_, None) => Way::Blobs,
+        (_, Some(applied)) => RebuildMethod::Index { upto: applied },
+        (_, None) => RebuildMethod::Blobs,
     };
     let diagnosis = Diagnosis {
         disks: disks.len(),
@@ -414,7 +416,7 @@ pub(super) async fn examine(
     };
     let runs = remains.as_ref().map(|remains| &remains.runs);
     let assumed = assumed(&diagnosis, runs).await;
-    Examined {
+    CatalogExamination {
         diagnosis,
         remains,
         assumed,
@@ -425,7 +427,7 @@ pub(super) async fn examine(
 pub(super) async fn look_into(
     env: &Env,
     config: &EngineConfig,
-    disks: &Disks,
+    disks: &AttachedDisks,
     accept_loss: bool,
 ) -> Result<(Journal, Recovery)> {
     let config = JournalConfig {
@@ -436,21 +438,23 @@ pub(super) async fn look_into(
     Ok(Journal::open(env.clone(), disks.clone(), config).await?)
 }
 
-async fn assumed(diagnosis: &Diagnosis, runs: Option<&HeldRuns>) -> Option<Rebuilt> {
+async fn assumed(diagnosis: &Diagnosis, runs: Option<&ReadOnlyRuns>) -> Option<RebuildMarker> {
     if diagnosis.rebuilt.is_some() {
         return diagnosis.rebuilt.clone();
     }
     let (from, upto) = match diagnosis.way {
-        Way::Exact { .. } => return None,
-        Way::Journal { upto } | Way::Index { upto } => (RebuiltFrom::Remains, upto),
-        Way::Blobs => (RebuiltFrom::Blobs, 0),
+        RebuildMethod::Exact { .. } => return None,
+        RebuildMethod::Journal { upto } | RebuildMethod::Index { upto } => {
+            (RebuildSource::SurvivingRuns, upto)
+        }
+        RebuildMethod::Blobs => (RebuildSource::Blobs, 0),
     };
-    let runs = runs.filter(|_| from != RebuiltFrom::Blobs);
+    let runs = runs.filter(|_| from != RebuildSource::Blobs);
     let known = async |kind: IdKind| {
         let found = reserved(runs, &keys::ids(kind as u8)).await;
         found.unwrap_or(0)
     };
-    Some(Rebuilt {
+    Some(RebuildMarker {
         from,
         // The clock is reserved a minute ahead, again and again: so long ago was the last of that.
         since: Timestamp(known(IdKind::Clock).await),
@@ -462,34 +466,38 @@ async fn assumed(diagnosis: &Diagnosis, runs: Option<&HeldRuns>) -> Option<Rebui
 
 fn refusal(diagnosis: &Diagnosis) -> String {
     let lost = match diagnosis.way {
-        Way::Exact { .. } => "nothing would be lost".to_owned(),
-        Way::Journal { upto } => format!(
+        RebuildMethod::Exact { .. } => "nothing would be lost".to_owned(),
+        RebuildMethod::Journal { upto } => format!(
             "what was written after batch {upto} would be lost, but for what can be salvaged from \
              its blobs"
         ),
-        Way::Index { upto } => format!(
+        RebuildMethod::Index { upto } => format!(
             "the catalog can be had up to batch {upto}; what was written later would be lost, but \
              for what can be salvaged from its blobs"
         ),
-        Way::Blobs => "nothing can be read of the catalog: only what the blobs say of themselves \
+        RebuildMethod::Blobs => {
+            "nothing can be read of the catalog: only what the blobs say of themselves \
              can be salvaged"
-            .to_owned(),
+                .to_owned()
+        }
     };
     let then = match diagnosis.way {
-        Way::Exact { .. } => "",
-        Way::Journal { .. } | Way::Index { .. } => {
+        RebuildMethod::Exact { .. } => "",
+        RebuildMethod::Journal { .. } | RebuildMethod::Index { .. } => {
             ". Bring back what disks there still are; when there are none, `dewar catalog rebuild \
              --accept-loss` takes what is there and puts back what the blobs say"
         }
-        Way::Blobs => {
+        RebuildMethod::Blobs => {
             ". Bring back what disks there still are; when there are none, and there is a backup, `dewar \
              restore FOLDER --salvage` takes it and puts back what the blobs have beyond it; without one \
              `dewar catalog rebuild --accept-loss` puts back what the blobs say"
         }
     };
     let why = match &diagnosis.journal {
-        JournalFound::Whole { .. } => "the catalog's index is damaged on all disks that have it",
-        JournalFound::Part { why, .. } | JournalFound::None { why } => why,
+        JournalCondition::Whole { .. } => {
+            "the catalog's index is damaged on all disks that have it"
+        }
+        JournalCondition::Part { why, .. } | JournalCondition::None { why } => why,
     };
     format!("{why}. Without it, {lost}. Nothing was changed{then}")
 }
@@ -501,10 +509,10 @@ async fn prepare(
     dewar: DewarId,
     folders: &Folders,
     master: &Arc<MasterKeys>,
-    disks: &Disks,
-    examined: Examined,
+    disks: &AttachedDisks,
+    examined: CatalogExamination,
 ) -> Result<()> {
-    let Examined {
+    let CatalogExamination {
         diagnosis,
         remains,
         assumed,
@@ -512,7 +520,7 @@ async fn prepare(
     let runs = remains.map(|remains| remains.runs);
     let writable = writable(disks);
     match diagnosis.way {
-        Way::Exact { .. } => {
+        RebuildMethod::Exact { .. } => {
             let whole = diagnosis
                 .index
                 .as_ref()
@@ -520,25 +528,25 @@ async fn prepare(
             if !whole {
                 // The journal has everything.
                 let index = config.index(dewar);
-                RunIndex::found(env.clone(), writable, index, None, Vec::new(), 0).await?;
+                RunIndex::bootstrap(env.clone(), writable, index, None, Vec::new(), 0).await?;
             }
             Ok(())
         }
-        Way::Journal { .. } => {
-            let applied = runs.as_ref().map_or(0, HeldRuns::applied);
+        RebuildMethod::Journal { .. } => {
+            let applied = runs.as_ref().map_or(0, ReadOnlyRuns::applied);
             let top = mark(assumed);
             let index = config.index(dewar);
-            RunIndex::found(env.clone(), writable, index, runs.as_ref(), top, applied).await?;
+            RunIndex::bootstrap(env.clone(), writable, index, runs.as_ref(), top, applied).await?;
             config.journal.accept_loss = true;
             Ok(())
         }
-        Way::Index { .. } | Way::Blobs => {
+        RebuildMethod::Index { .. } | RebuildMethod::Blobs => {
             let runs = match diagnosis.way {
-                Way::Index { .. } => runs,
+                RebuildMethod::Index { .. } => runs,
                 _ => None,
             };
             let known = diagnosis.index.as_ref().map_or(0, |index| index.applied);
-            let beginning = Beginning {
+            let beginning = LineageStart {
                 runs: runs.as_ref(),
                 known,
                 rebuilt: assumed,
@@ -549,19 +557,19 @@ async fn prepare(
     }
 }
 
-pub(super) fn mark(rebuilt: Option<Rebuilt>) -> Vec<Entry> {
+pub(super) fn mark(rebuilt: Option<RebuildMarker>) -> Vec<Entry> {
     let entry = rebuilt.as_ref().map(rebuilt_entry);
     entry.into_iter().map(|(k, v)| (k, Some(v))).collect()
 }
 
 /// What a new lineage begins with.
-pub(super) struct Beginning<'a> {
+pub(super) struct LineageStart<'a> {
     /// What the catalog was, if anything of it is known.
-    pub(super) runs: Option<&'a HeldRuns>,
+    pub(super) runs: Option<&'a ReadOnlyRuns>,
     /// A batch that is known to have been.
     pub(super) known: u64,
     /// What the catalog says of itself.
-    pub(super) rebuilt: Option<Rebuilt>,
+    pub(super) rebuilt: Option<RebuildMarker>,
 }
 
 /// Makes index and journal of a new lineage, all ids and batches above those that are known.
@@ -569,10 +577,10 @@ pub(super) async fn begin_anew(
     env: &Env,
     config: &EngineConfig,
     dewar: DewarId,
-    disks: &Disks,
-    beginning: Beginning<'_>,
+    disks: &AttachedDisks,
+    beginning: LineageStart<'_>,
 ) -> Result<()> {
-    let Beginning {
+    let LineageStart {
         runs,
         known,
         rebuilt,
@@ -597,7 +605,7 @@ pub(super) async fn begin_anew(
     let index = config.index(dewar);
     let top = top.into_iter().collect();
     let (index, lost) =
-        RunIndex::found(env.clone(), writable.clone(), index, runs, top, floor).await?;
+        RunIndex::bootstrap(env.clone(), writable.clone(), index, runs, top, floor).await?;
     index.stop().await;
     if !lost.is_empty() {
         let message = "the source of the catalog cannot be read any more";
@@ -607,12 +615,12 @@ pub(super) async fn begin_anew(
     Ok(())
 }
 
-pub(super) fn writable(disks: &Disks) -> Disks {
+pub(super) fn writable(disks: &AttachedDisks) -> AttachedDisks {
     let writable = disks.iter().filter(|(_, disk)| disk.state().writable());
     writable.cloned().collect()
 }
 
-pub(super) async fn reserved(runs: Option<&HeldRuns>, key: &[u8]) -> Result<u64> {
+pub(super) async fn reserved(runs: Option<&ReadOnlyRuns>, key: &[u8]) -> Result<u64> {
     let value = match runs {
         Some(runs) => runs.get(key).await?,
         None => None,
@@ -629,12 +637,12 @@ pub(super) async fn save_carried(
     dewar: DewarId,
     folders: &Folders,
     master: &Arc<MasterKeys>,
-    disks: &Disks,
+    disks: &AttachedDisks,
 ) -> Result<()> {
     let Ok((_journal, mut recovery)) = look_into(env, config, disks, true).await else {
         return Ok(());
     };
-    let mut carried = Carried::default();
+    let mut carried = SegmentRecovery::default();
     // What cannot be read ends it; what came before counts.
     while let Ok(Some((seq, body))) = recovery.next().await {
         if body.is_empty() {
@@ -670,14 +678,14 @@ async fn look_only(
     dewar: DewarId,
     folders: &Folders,
     master: Arc<MasterKeys>,
-    examined: &Examined,
+    examined: &CatalogExamination,
 ) -> Result<Store> {
     if let Some(found) = examined
         .remains
         .as_ref()
-        .filter(|_| examined.diagnosis.way != Way::Blobs)
+        .filter(|_| examined.diagnosis.way != RebuildMethod::Blobs)
     {
-        let frozen: Arc<dyn Kv> = Arc::new(FrozenKv::new(&found.runs));
+        let frozen: Arc<dyn Kv> = Arc::new(ReadOnlyKv::new(&found.runs));
         // An index that was never fed has not even the default tenant.
         if let Ok(store) = store_on(env, config, dewar, folders, &master, frozen).await {
             return Ok(store);
@@ -689,7 +697,7 @@ async fn look_only(
 
 struct NoJournal;
 
-impl JournalHold for NoJournal {
+impl JournalPin for NoJournal {
     fn last_seq(&self) -> u64 {
         0
     }
@@ -729,7 +737,7 @@ async fn store_on(
         Arc::clone(&table) as Arc<dyn SegmentTable>,
         config.segments,
     );
-    Ok(Store::new(Parts {
+    Ok(Store::new(StoreParts {
         env: env.clone(),
         kv,
         tree,

@@ -12,7 +12,7 @@
 //!
 //! # Crashes
 //! As with a rebuild: repeat it, or go on with a rebuild. From the journal's beginning on the catalog
-//! says of which backup it was made ([`crate::Rebuilt`]), and a repetition goes on with the salvage.
+//! says of which backup it was made ([`crate::RebuildMarker`]), and a repetition goes on with the salvage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use std::time::Duration;
 use dewar_auth::MasterKeys;
 use dewar_data::pool::DewarId;
 use dewar_env::{Disk, Env};
-use dewar_meta::index::runs::{HeldRuns, RunIndex, runs_in_files};
+use dewar_meta::index::sorted_runs::{ReadOnlyRuns, RunIndex, runs_in_files};
 use dewar_meta::kv::embedded::decode_batch;
 use dewar_meta::ns::record::{ChangeRecord, Record as _};
 use dewar_meta::ns::{IdKind, keys, lineage_key};
@@ -29,12 +29,12 @@ use dewar_types::{BlobId, Error, ErrorKind, Result, Timestamp};
 use super::backup::{all, run_path, taken, verify};
 use super::backup_file::BackupFile;
 use super::rebuild::{
-    Beginning, Disks, Made, Told, begin_anew, disks_of, examine, look_into, mark, reserved,
-    save_carried, writable,
+    AttachedDisks, LineageStart, ProgressReporter, RebuildOutcome, begin_anew, disks_of, examine,
+    look_into, mark, reserved, save_carried, writable,
 };
-use super::{Diagnosis, Engine, EngineConfig, Folders, Way, Work};
-use crate::salvage::{Salvage, Salvaged};
-use crate::{Rebuilt, RebuiltFrom};
+use super::{BackgroundWork, Diagnosis, Engine, EngineConfig, Folders, RebuildMethod};
+use crate::salvage::{Salvage, SalvageReport};
+use crate::{RebuildMarker, RebuildSource};
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(600);
@@ -55,7 +55,7 @@ pub struct Restore<'r> {
     /// there could be had without loss is no objection then.
     pub again: bool,
     /// Hears how it goes.
-    pub report: &'r mut dyn Told,
+    pub report: &'r mut dyn ProgressReporter,
 }
 
 /// What came of a restore.
@@ -72,7 +72,7 @@ pub struct RestoreReport {
     /// Bytes of its index.
     pub bytes: u64,
     /// What the journal adds to it; `None` when it does not go on from the backup, or is given up.
-    pub followed: Option<Followed>,
+    pub followed: Option<JournalTail>,
     /// Id of the key that its secrets are wrapped with.
     pub master_key: String,
     /// What the disks had of the catalog.
@@ -81,12 +81,12 @@ pub struct RestoreReport {
     /// backup left unnamed are put back now.
     pub gone_on: bool,
     /// What was found among the blobs; `None` when nothing was changed.
-    pub salvaged: Option<Salvaged>,
+    pub salvaged: Option<SalvageReport>,
 }
 
 /// Batches that a journal has beyond a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Followed {
+pub struct JournalTail {
     /// The last one.
     pub upto: u64,
     /// When the last change in them was made; `None` when there are none.
@@ -141,14 +141,16 @@ impl Engine {
             return Ok(report);
         }
         if gone_on {
-            let engine = Self::open(env, config, dewar, folders, master, Work::Off).await?;
+            let engine =
+                Self::open(env, config, dewar, folders, master, BackgroundWork::Off).await?;
             return engine.finish_restore(report, how).await;
         }
-        if let (Way::Exact { upto }, false) = (report.diagnosis.way, how.force) {
+        if let (RebuildMethod::Exact { upto }, false) = (report.diagnosis.way, how.force) {
             // The last attempt had put index and journal together, and nothing else was to be done.
             if how.again && report.followed.is_some_and(|followed| followed.exact) {
                 report.gone_on = true;
-                let engine = Self::open(env, config, dewar, folders, master, Work::Off).await?;
+                let engine =
+                    Self::open(env, config, dewar, folders, master, BackgroundWork::Off).await?;
                 return engine.finish_restore(report, how).await;
             }
             return Err(Error::new(
@@ -160,10 +162,10 @@ impl Engine {
                 ),
             ));
         }
-        how.report.begins(Made::Restore(&report))?;
+        how.report.begins(RebuildOutcome::Restore(&report))?;
         let known = report.diagnosis.index.as_ref().map_or(0, |i| i.applied);
-        let rebuilt = Rebuilt {
-            from: RebuiltFrom::Backup,
+        let rebuilt = RebuildMarker {
+            from: RebuildSource::Backup,
             since: taken(&backup),
             upto: backup.upto,
             source: format!("{}/{}", how.source.label(), report.name),
@@ -175,7 +177,7 @@ impl Engine {
         let mut config = config.clone();
         match report.followed {
             Some(followed) => {
-                let rebuilt = Rebuilt {
+                let rebuilt = RebuildMarker {
                     upto: followed.upto,
                     ..rebuilt
                 };
@@ -183,17 +185,17 @@ impl Engine {
                 let (on, index) = (writable(&disks), config.index(dewar));
                 let upto = backup.upto;
                 let (index, lost) =
-                    RunIndex::found(env.clone(), on, index, Some(&runs), top, upto).await?;
+                    RunIndex::bootstrap(env.clone(), on, index, Some(&runs), top, upto).await?;
                 index.stop().await;
                 if !lost.is_empty() {
                     let message = "the backup cannot be read any more";
                     return Err(Error::new(ErrorKind::Corrupt, message));
                 }
                 config.journal.accept_loss = !followed.exact;
-                dewar_env::reached("a journal went on from a backup");
+                dewar_env::coverage_mark("a journal went on from a backup");
             }
             None => {
-                let beginning = Beginning {
+                let beginning = LineageStart {
                     runs: Some(&runs),
                     known: known.max(backup.upto),
                     rebuilt: Some(rebuilt),
@@ -202,7 +204,7 @@ impl Engine {
                 begin_anew(env, &config, dewar, &disks, beginning).await?;
             }
         }
-        let engine = Self::open(env, &config, dewar, folders, master, Work::Off).await?;
+        let engine = Self::open(env, &config, dewar, folders, master, BackgroundWork::Off).await?;
         engine.finish_restore(report, how).await
     }
 
@@ -234,12 +236,12 @@ impl Engine {
                 })
                 .await?;
             settle = how.salvage && salvaged.settled;
-            report.salvaged = Some(Salvaged {
+            report.salvaged = Some(SalvageReport {
                 settled: settle,
                 ..salvaged
             });
         }
-        how.report.ends(Made::Restore(report))?;
+        how.report.ends(RebuildOutcome::Restore(report))?;
         if settle {
             self.store.settle_rebuilt().await?;
         }
@@ -251,10 +253,10 @@ impl Engine {
 async fn followed(
     env: &Env,
     config: &EngineConfig,
-    disks: &Disks,
-    runs: &HeldRuns,
+    disks: &AttachedDisks,
+    runs: &ReadOnlyRuns,
     upto: u64,
-) -> Option<Followed> {
+) -> Option<JournalTail> {
     let (opened, exact) = match look_into(env, config, disks, false).await {
         Ok(opened) => (opened, true),
         Err(_) => (look_into(env, config, disks, true).await.ok()?, false),
@@ -278,7 +280,7 @@ async fn followed(
             changes.filter_map(|change| ChangeRecord::from_value(b"the journal", change).ok());
         until = until.max(changes.map(|change| Timestamp(change.clock())).max());
     }
-    Some(Followed {
+    Some(JournalTail {
         upto: recovery.end(),
         until,
         exact,
@@ -288,7 +290,7 @@ async fn followed(
 /// Of which of the backups the catalog was made, where that is not settled.
 fn begun(diagnosis: &Diagnosis, how: &Restore<'_>) -> Option<String> {
     let rebuilt = diagnosis.rebuilt.as_ref().filter(|rebuilt| {
-        rebuilt.from == RebuiltFrom::Backup && diagnosis.way.is_exact() && !how.force
+        rebuilt.from == RebuildSource::Backup && diagnosis.way.is_exact() && !how.force
     })?;
     let name = rebuilt.source.strip_prefix(how.source.label())?;
     Some(name.strip_prefix('/')?.to_owned())

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, makes_only_new};
 use dewar_meta::ns::Bucket;
-use dewar_meta::ns::record::Attributes;
+use dewar_meta::ns::record::EntryAttributes;
 use dewar_types::{Error, ErrorKind, Result};
 use minicbor::bytes::ByteVec;
 
 use crate::Store;
-use crate::admit::actor;
 use crate::api::ObjectRef;
+use crate::authorize::actor;
 use crate::limits::{DIRECTORY_XATTR_BYTES_MAX, XATTR_BYTES_MAX};
 
 use super::Revision;
@@ -46,7 +46,7 @@ impl Store {
         let attributes = match self.inner.either(&bucket, &name.key).await? {
             (_, Some(directory)) => directory.attributes,
             (Some(file), None) => file.attributes,
-            (None, None) => return Err(nothing(&bucket, name)),
+            (None, None) => return Err(not_found(&bucket, name)),
         };
         Ok(shown(&attributes.xattrs))
     }
@@ -71,7 +71,7 @@ impl Store {
             (_, Some(_)) => format!("{}/", name.key),
             _ => name.key.as_str().to_owned(),
         };
-        inner.permit(caller, Action::PutObject, &bucket, Some(&key), &details)?;
+        inner.authorize_in_bucket(caller, Action::PutObject, &bucket, Some(&key), &details)?;
         let (tenant, name_of) = (&bucket.tenant.name, bucket.name.as_str());
         if makes_only_new(caller, tenant, name_of, &key) {
             let message = format!(
@@ -84,14 +84,14 @@ impl Store {
             (_, Some(_)) => DIRECTORY_XATTR_BYTES_MAX,
             _ => XATTR_BYTES_MAX,
         };
-        let alter = |attributes: &mut Attributes| apply(&change, attributes, bytes_max);
+        let alter = |attributes: &mut EntryAttributes| apply(&change, attributes, bytes_max);
         let principal = caller.to_string();
         let actor = actor(caller, &principal);
         let tree = &inner.tree;
         match found {
             (_, Some(_)) => tree.alter_dir(&actor, &bucket, &name.key, alter).await?,
             (Some(_), None) => tree.alter_file(&actor, &bucket, &name.key, alter).await?,
-            (None, None) => return Err(nothing(&bucket, name)),
+            (None, None) => return Err(not_found(&bucket, name)),
         };
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Revision {
     }
 }
 
-fn nothing(bucket: &Bucket, name: &ObjectRef) -> Error {
+fn not_found(bucket: &Bucket, name: &ObjectRef) -> Error {
     let message = format!("{} does not exist", bucket.path(name.key.as_str()));
     Error::new(ErrorKind::NotFound, message)
 }
@@ -131,7 +131,11 @@ fn shown(xattrs: &BTreeMap<String, ByteVec>) -> BTreeMap<String, Bytes> {
         .collect()
 }
 
-fn apply(change: &AttributeChange, attributes: &mut Attributes, bytes_max: usize) -> Result<()> {
+fn apply(
+    change: &AttributeChange,
+    attributes: &mut EntryAttributes,
+    bytes_max: usize,
+) -> Result<()> {
     attributes.xattrs = changed(change, &attributes.xattrs, bytes_max)?;
     if let Some(mode) = change.mode {
         attributes.mode = mode & 0o7777;

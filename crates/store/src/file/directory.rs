@@ -5,11 +5,11 @@ use dewar_meta::ns::record::{DirRecord, FileRecord};
 use dewar_meta::ns::{Bucket, DirOptions, ListQuery, Listed};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
-use crate::admit::{Standing, actor};
 use crate::api::{BucketRef, DeleteRequest, ObjectRef, WriteCondition};
+use crate::authorize::{AccessFacts, actor};
 use crate::info::object_info;
 use crate::limits::PAGE_ITEMS_MAX;
-use crate::listings::LOOK_AGAIN_AFTER;
+use crate::listing_limits::GATE_RETRY_AFTER;
 use crate::{Inner, Store};
 
 use super::{DirEntry, DirPage, MakeDirRequest, Node, NodeAttributes, ReadDirRequest};
@@ -32,21 +32,21 @@ impl Store {
         let (file, directory) = inner.either(&bucket, &name.key).await?;
         let key = name.key.as_str();
         if let Some(directory) = directory {
-            inner.permit_directory(caller, &bucket, key, &details)?;
+            inner.authorize_directory(caller, &bucket, key, &details)?;
             return Ok(directory_node(&directory));
         }
-        let standing = file.as_ref().map(Standing::of).transpose()?;
-        inner.permit_found(
+        let access_facts = file.as_ref().map(AccessFacts::of).transpose()?;
+        inner.authorize_object(
             caller,
             Action::GetObject,
             &bucket,
             key,
-            standing.as_ref(),
+            access_facts.as_ref(),
             &details,
         )?;
         match file {
             Some(file) => Ok(file_node(&bucket, &file)),
-            None => Err(nothing(&bucket, key)),
+            None => Err(not_found(&bucket, key)),
         }
     }
 
@@ -61,7 +61,7 @@ impl Store {
             ..inner.details()
         };
         let found = inner
-            .admit_with(caller, Action::ListBucket, bucket, None, &details)
+            .authorize_bucket_with(caller, Action::ListBucket, bucket, None, &details)
             .await?;
         Ok(directory_node(&found.record))
     }
@@ -83,7 +83,7 @@ impl Store {
             ..inner.details()
         };
         let bucket = inner
-            .admit_with(caller, Action::ListBucket, &request.bucket, None, &details)
+            .authorize_bucket_with(caller, Action::ListBucket, &request.bucket, None, &details)
             .await?;
         if !prefix.is_empty() && request.after.is_none() {
             let key = ObjectKey::new(&request.directory)?;
@@ -93,7 +93,7 @@ impl Store {
                     let message = format!("{} is no directory", bucket.path(key.as_str()));
                     return Err(Error::new(ErrorKind::NotADirectory, message));
                 }
-                (None, None) => return Err(nothing(&bucket, key.as_str())),
+                (None, None) => return Err(not_found(&bucket, key.as_str())),
             }
         }
         let query = ListQuery {
@@ -111,7 +111,7 @@ impl Store {
                 Err(error)
                     if query.after.is_some() && matches!(error.kind(), ErrorKind::Busy(_)) =>
                 {
-                    tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+                    tokio::time::sleep(GATE_RETRY_AFTER).await;
                 }
                 listing => break listing?,
             }
@@ -154,7 +154,7 @@ impl Store {
         let key = &request.directory.key;
         let named = format!("{key}/");
         let bucket = inner
-            .admit(
+            .authorize_bucket(
                 caller,
                 Action::PutObject,
                 &request.directory.bucket,
@@ -198,7 +198,7 @@ impl Store {
         let key = &directory.key;
         let named = format!("{key}/");
         let bucket = inner
-            .admit(
+            .authorize_bucket(
                 caller,
                 Action::DeleteObject,
                 &directory.bucket,
@@ -211,7 +211,7 @@ impl Store {
                 let message = format!("{} is no directory", bucket.path(key.as_str()));
                 return Err(Error::new(ErrorKind::NotADirectory, message));
             }
-            (None, None) => return Err(nothing(&bucket, key.as_str())),
+            (None, None) => return Err(not_found(&bucket, key.as_str())),
         }
         let principal = caller.to_string();
         let actor = actor(caller, &principal);
@@ -295,7 +295,7 @@ impl Inner {
 
 impl Inner {
     /// Lets a caller look at a directory who may list what is in it.
-    fn permit_directory(
+    fn authorize_directory(
         &self,
         caller: &Caller,
         bucket: &Bucket,
@@ -308,11 +308,11 @@ impl Inner {
             delimiter: Some("/"),
             ..*details
         };
-        self.permit(caller, Action::ListBucket, bucket, None, &details)
+        self.authorize_in_bucket(caller, Action::ListBucket, bucket, None, &details)
     }
 }
 
-fn nothing(bucket: &Bucket, key: &str) -> Error {
+fn not_found(bucket: &Bucket, key: &str) -> Error {
     let message = format!("{} does not exist", bucket.path(key));
     Error::new(ErrorKind::NotFound, message)
 }

@@ -10,21 +10,21 @@
 //! - [`OpenFile`]: one version, opened once and read at any places, side by side;
 //! - [`Revision`]: a new version written at any places, which appears when it is committed.
 
-mod admission;
-mod assemble;
+mod assembly;
 mod attributes;
 mod directory;
+mod extent_map;
 mod open;
 mod revision;
-mod run_map;
+mod write_authorization;
 
-use dewar_meta::ns::record::Attributes;
+use dewar_meta::ns::record::EntryAttributes;
 use dewar_types::{EntryId, Timestamp, UserId};
 
 use crate::api::{BucketRef, ObjectInfo, ObjectRef};
 
 pub use attributes::AttributeChange;
-pub use dewar_data::blob::{Paged, Verified};
+pub use dewar_data::blob::{ChecksummedBytes, VerifiedBytes};
 pub use open::{FileBytes, OpenFile};
 pub use revision::{FileWrite, Revision, Snapshot, WriteMode};
 
@@ -43,8 +43,8 @@ pub struct NodeAttributes {
     pub changed: Timestamp,
 }
 
-impl From<&Attributes> for NodeAttributes {
-    fn from(attributes: &Attributes) -> Self {
+impl From<&EntryAttributes> for NodeAttributes {
+    fn from(attributes: &EntryAttributes) -> Self {
         Self {
             id: attributes.id,
             owner: attributes.owner,

@@ -5,17 +5,17 @@ use std::fmt;
 
 use bytes::Bytes;
 use dewar_auth::Caller;
-use dewar_data::blob::Verified;
+use dewar_data::blob::VerifiedBytes;
 use dewar_meta::ns::Bucket;
 use dewar_meta::ns::record::{ContentCopy, Extent};
 use dewar_types::{ByteRange, Result};
 
 use crate::api::{GetRequest, ObjectInfo};
-use crate::blobs::Pinned;
+use crate::blob_table::ReadPin;
+use crate::content_reader::ContentReader;
 use crate::encryption::DataKey;
 use crate::info::object_info;
-use crate::pieces::Pieces;
-use crate::{Shared, Store};
+use crate::{SharedStore, Store};
 
 use super::NodeAttributes;
 
@@ -29,19 +29,19 @@ pub struct OpenFile {
     pub info: ObjectInfo,
     /// What the name had when it was opened.
     pub attributes: NodeAttributes,
-    shared: Shared,
+    shared: SharedStore,
     /// Where each piece begins in the file, and where it lies.
     extents: Vec<(u64, Extent)>,
     key: Option<DataKey>,
     /// Where the whole of it was when it was opened.
     pub(super) copies: Vec<ContentCopy>,
     pub(super) storage_class: Option<String>,
-    _pinned: Pinned,
+    _pinned: ReadPin,
 }
 
 /// Bytes of a range of an [`OpenFile`], which must be kept while they are read.
 pub struct FileBytes<'f> {
-    pieces: Pieces,
+    pieces: ContentReader,
     _file: &'f OpenFile,
 }
 
@@ -90,7 +90,7 @@ impl Store {
             return Ok(OpenFile {
                 info: object_info(bucket, &file),
                 attributes: NodeAttributes::from(&file.attributes),
-                shared: Shared::clone(inner),
+                shared: SharedStore::clone(inner),
                 extents: extents.into_iter().map(begun).collect(),
                 key,
                 copies: file.current.copies,
@@ -124,7 +124,7 @@ impl OpenFile {
     pub fn read(&self, range: ByteRange) -> FileBytes<'_> {
         let pieces = self.pieces(range);
         FileBytes {
-            pieces: Pieces::new(&self.shared, None, pieces, self.key.clone()),
+            pieces: ContentReader::new(&self.shared, None, pieces, self.key.clone()),
             _file: self,
         }
     }
@@ -186,7 +186,7 @@ impl FileBytes<'_> {
     ///
     /// # Errors
     /// As [`FileBytes::next`].
-    pub async fn next_verified(&mut self) -> Option<Result<Verified>> {
+    pub async fn next_verified(&mut self) -> Option<Result<VerifiedBytes>> {
         self.pieces.next_verified().await
     }
 }

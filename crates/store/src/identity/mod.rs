@@ -16,8 +16,8 @@ use dewar_types::{Error, ErrorKind, Result, TenantName, UserId};
 
 use crate::Store;
 use crate::accounts::{
-    AccountLimits, Accounts, Group, Holder, HolderKind, KeyInfo, ManagedPolicy, NewUser, Role,
-    RoleChange, UserChange, is_aws_policy,
+    AccountLimits, Accounts, Group, KeyInfo, ManagedPolicy, NewUser, PolicyHolder,
+    PolicyHolderKind, Role, RoleChange, UserChange, is_aws_policy,
 };
 
 /// The IAM API for one caller.
@@ -101,33 +101,33 @@ impl Identities<'_> {
         }
     }
 
-    fn permit(&self, action: Action, resource: Resource<'_>) -> Result<()> {
+    fn authorize(&self, action: Action, resource: Resource<'_>) -> Result<()> {
         self.store
             .inner
             .audit
-            .permit(self.caller, action, resource, &self.details())
+            .authorize(self.caller, action, resource, &self.details())
     }
 
     /// Asks for something of the own account, like `user/path/name`.
-    fn permit_own(&self, action: Action, path: &str) -> Result<()> {
+    fn authorize_own(&self, action: Action, path: &str) -> Result<()> {
         let resource = Resource::Identity {
             tenant: &self.tenant,
             account: self.account,
             path,
             of_tenant: false,
         };
-        self.permit(action, resource)
+        self.authorize(action, resource)
     }
 
     /// Asks for something of the tenant, which belongs to no account but perhaps is one.
-    fn permit_of_tenant(&self, action: Action, account: UserId, path: &str) -> Result<()> {
+    fn authorize_in_tenant(&self, action: Action, account: UserId, path: &str) -> Result<()> {
         let resource = Resource::Identity {
             tenant: &self.tenant,
             account,
             path,
             of_tenant: true,
         };
-        self.permit(action, resource)
+        self.authorize(action, resource)
     }
 
     /// The user of a name, or the caller, for who may do `action` to it.
@@ -142,11 +142,11 @@ impl Identities<'_> {
         };
         if let Some(user) = found {
             let path = user_path(&user);
-            self.permit(action, self.resource(&user, &path))?;
+            self.authorize(action, self.resource(&user, &path))?;
             return Ok(user);
         }
         let name = name.unwrap_or_default();
-        self.permit_own(action, &format!("user/{name}"))?;
+        self.authorize_own(action, &format!("user/{name}"))?;
         let message = format!("there is no user {name:?}");
         Err(Error::new(ErrorKind::NotFound, message))
     }
@@ -197,8 +197,8 @@ impl Identities<'_> {
         reaches && authorize(self.caller, action, resource, &self.details()).is_ok()
     }
 
-    fn holder(&self, kind: HolderKind, name: String) -> Holder {
-        Holder {
+    fn holder(&self, kind: PolicyHolderKind, name: String) -> PolicyHolder {
+        PolicyHolder {
             kind,
             tenant: self.tenant.clone(),
             name,
@@ -209,17 +209,22 @@ impl Identities<'_> {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`]; [`ErrorKind::NotFound`].
-    pub async fn find(&self, action: Action, kind: HolderKind, name: &str) -> Result<Holder> {
+    pub async fn find(
+        &self,
+        action: Action,
+        kind: PolicyHolderKind,
+        name: &str,
+    ) -> Result<PolicyHolder> {
         match kind {
-            HolderKind::User => {
+            PolicyHolderKind::User => {
                 let user = self.user(action, Some(name)).await?;
                 Ok(self.holder(kind, user.name))
             }
-            HolderKind::Group => {
+            PolicyHolderKind::Group => {
                 let group = self.group(action, name).await?;
                 Ok(self.holder(kind, group.name))
             }
-            HolderKind::Role => {
+            PolicyHolderKind::Role => {
                 let role = self.role(action, name).await?;
                 Ok(self.holder(kind, role.name))
             }
@@ -249,7 +254,7 @@ impl Identities<'_> {
     pub async fn set_attached(
         &self,
         action: Action,
-        kind: HolderKind,
+        kind: PolicyHolderKind,
         name: &str,
         arn: &str,
         attached: bool,
@@ -269,7 +274,7 @@ impl Identities<'_> {
     /// [`ErrorKind::Denied`], [`ErrorKind::AlreadyExists`], [`ErrorKind::InvalidName`],
     /// [`ErrorKind::InvalidArgument`].
     pub async fn create_user(&self, name: &str, path: &str) -> Result<User> {
-        self.permit_own(Action::CreateUser, &format!("user{path}{name}"))?;
+        self.authorize_own(Action::CreateUser, &format!("user{path}{name}"))?;
         let new = NewUser {
             name: self.full(name),
             tenant: self.tenant.clone(),
@@ -284,7 +289,7 @@ impl Identities<'_> {
     /// # Errors
     /// [`ErrorKind::Denied`].
     pub async fn list_users(&self) -> Result<Vec<User>> {
-        self.permit_own(Action::ListUsers, "user/")?;
+        self.authorize_own(Action::ListUsers, "user/")?;
         self.accounts().users_of(&self.tenant, &self.root).await
     }
 
@@ -307,7 +312,7 @@ impl Identities<'_> {
         if !user.is_root() {
             let path = new_path.unwrap_or(&user.path);
             let name = new_name.unwrap_or(user.short_name());
-            self.permit_own(Action::UpdateUser, &format!("user{path}{name}"))?;
+            self.authorize_own(Action::UpdateUser, &format!("user{path}{name}"))?;
         }
         let change = UserChange {
             name: new_name.map(|new| self.full(new)),
@@ -409,7 +414,7 @@ impl Identities<'_> {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::AlreadyExists`], [`ErrorKind::InvalidName`].
     pub async fn create_group(&self, name: &str, path: &str) -> Result<Group> {
-        self.permit_own(Action::CreateGroup, &format!("group{path}{name}"))?;
+        self.authorize_own(Action::CreateGroup, &format!("group{path}{name}"))?;
         let full = self.full(name);
         self.accounts().make_group(&self.tenant, &full, path).await
     }
@@ -424,7 +429,7 @@ impl Identities<'_> {
             Ok(group) => format!("group{}{}", group.path, short(&group.name)),
             Err(_) => format!("group/{name}"),
         };
-        self.permit_own(action, &path)?;
+        self.authorize_own(action, &path)?;
         found
     }
 
@@ -433,7 +438,7 @@ impl Identities<'_> {
     /// # Errors
     /// [`ErrorKind::Denied`].
     pub async fn list_groups(&self) -> Result<Vec<Group>> {
-        self.permit_own(Action::ListGroups, "group/")?;
+        self.authorize_own(Action::ListGroups, "group/")?;
         self.accounts().groups(&self.tenant, Some(&self.root)).await
     }
 
@@ -461,7 +466,7 @@ impl Identities<'_> {
         let group = self.group(Action::UpdateGroup, name).await?;
         let path = new_path.unwrap_or(&group.path);
         let called = new_name.unwrap_or(short(&group.name));
-        self.permit_own(Action::UpdateGroup, &format!("group{path}{called}"))?;
+        self.authorize_own(Action::UpdateGroup, &format!("group{path}{called}"))?;
         let new_name = new_name.map(|new| self.full(new));
         self.accounts()
             .change_group(&self.tenant, &group.name, new_name.as_deref(), new_path)
@@ -517,7 +522,7 @@ impl Identities<'_> {
         if self.manages_tenant() {
             return self.create_role_of_tenant(name, path, change).await;
         }
-        self.permit_own(Action::CreateRole, &format!("role{path}{name}"))?;
+        self.authorize_own(Action::CreateRole, &format!("role{path}{name}"))?;
         let full = self.full(name);
         let accounts = self.accounts();
         let role = accounts.make_role(&self.tenant, &full, path, change).await;
@@ -537,7 +542,7 @@ impl Identities<'_> {
             Ok(role) => format!("role{}{}", role.path, short(&role.name)),
             Err(_) => format!("role/{name}"),
         };
-        self.permit_own(action, &path)?;
+        self.authorize_own(action, &path)?;
         self.accounts().shown_role(found?).await
     }
 
@@ -546,7 +551,7 @@ impl Identities<'_> {
     /// # Errors
     /// [`ErrorKind::Denied`].
     pub async fn list_roles(&self) -> Result<Vec<Role>> {
-        self.permit_own(Action::ListRoles, "role/")?;
+        self.authorize_own(Action::ListRoles, "role/")?;
         let accounts = self.accounts();
         let mut found = accounts.roles(&self.tenant, Some(&self.root)).await?;
         if self.manages_tenant() {
@@ -587,7 +592,7 @@ impl Identities<'_> {
         description: Option<String>,
         text: &str,
     ) -> Result<ManagedPolicy> {
-        self.permit_own(Action::CreatePolicy, &format!("policy{path}{name}"))?;
+        self.authorize_own(Action::CreatePolicy, &format!("policy{path}{name}"))?;
         let full = self.full(name);
         self.accounts()
             .make_policy(&self.tenant, &full, path, description, text)
@@ -607,7 +612,7 @@ impl Identities<'_> {
         };
         // An ARN of another account names nothing here, and asking for it tells nothing.
         if let Some(path) = path {
-            self.permit_own(action, &path)?;
+            self.authorize_own(action, &path)?;
         }
         found
     }
@@ -667,7 +672,7 @@ impl Identities<'_> {
     /// # Errors
     /// [`ErrorKind::Denied`].
     pub async fn list_policies(&self) -> Result<Vec<ManagedPolicy>> {
-        self.permit_own(Action::ListPolicies, "policy/")?;
+        self.authorize_own(Action::ListPolicies, "policy/")?;
         self.accounts()
             .managed_policies(&self.tenant, Some(&self.root))
             .await
@@ -731,7 +736,7 @@ impl Identities<'_> {
     /// # Errors
     /// [`ErrorKind::Denied`].
     pub async fn summary(&self) -> Result<[(&'static str, usize); 4]> {
-        self.permit_own(Action::GetAccountSummary, "*")?;
+        self.authorize_own(Action::GetAccountSummary, "*")?;
         let (accounts, tenant, root) = (self.accounts(), &self.tenant, self.root.as_str());
         Ok([
             ("Users", accounts.users_of(tenant, root).await?.len()),

@@ -46,12 +46,12 @@ impl Identities<'_> {
         format!("arn:aws:iam::{owner}:oidc-provider/{name}")
     }
 
-    fn permit_provider(&self, action: Action, name: &str) -> Result<()> {
+    fn authorize_provider(&self, action: Action, name: &str) -> Result<()> {
         let path = format!("oidc-provider/{name}");
         match self.manages_tenant() {
             // No account's.
-            true => self.permit_of_tenant(action, UserId(0), &path),
-            false => self.permit_own(action, &path),
+            true => self.authorize_in_tenant(action, UserId(0), &path),
+            false => self.authorize_own(action, &path),
         }
     }
 
@@ -109,7 +109,7 @@ impl Identities<'_> {
         thumbprints: Vec<String>,
     ) -> Result<ProviderInfo> {
         let name = provider_name(url);
-        self.permit_provider(Action::CreateOpenIdConnectProvider, name)?;
+        self.authorize_provider(Action::CreateOpenIdConnectProvider, name)?;
         if self.issuer_of_tenant(name).await?.is_some() {
             let message = format!("provider {name} exists already");
             return Err(Error::new(ErrorKind::AlreadyExists, message));
@@ -128,7 +128,7 @@ impl Identities<'_> {
     /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`].
     pub async fn provider(&self, arn: &str) -> Result<ProviderInfo> {
         let name = self.name_in(arn)?;
-        self.permit_provider(Action::GetOpenIdConnectProvider, name)?;
+        self.authorize_provider(Action::GetOpenIdConnectProvider, name)?;
         if let Some((issuer, created)) = self.issuer_of_tenant(name).await? {
             return Ok(self.issuer_info(&issuer, created));
         }
@@ -146,7 +146,7 @@ impl Identities<'_> {
     /// # Errors
     /// [`ErrorKind::Denied`].
     pub async fn list_providers(&self) -> Result<Vec<ProviderInfo>> {
-        self.permit_provider(Action::ListOpenIdConnectProviders, "")?;
+        self.authorize_provider(Action::ListOpenIdConnectProviders, "")?;
         let owner = self.provider_owner();
         let own = self.accounts().providers(&owner).await?.into_iter();
         let mut all: Vec<_> = own.map(|provider| self.provider_info(provider)).collect();
@@ -160,7 +160,7 @@ impl Identities<'_> {
     /// The name of a provider that is to be changed, for who may do `action`.
     async fn provider_to_change<'arn>(&self, action: Action, arn: &'arn str) -> Result<&'arn str> {
         let name = self.name_in(arn)?;
-        self.permit_provider(action, name)?;
+        self.authorize_provider(action, name)?;
         if self.issuer_of_tenant(name).await?.is_some() {
             let message =
                 format!("{name} is an issuer of the server: the administrator changes it");

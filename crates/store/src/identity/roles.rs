@@ -26,7 +26,7 @@ impl Identities<'_> {
         change: RoleChange,
     ) -> Result<Role> {
         let resource = format!("role{path}{name}");
-        self.permit_of_tenant(Action::CreateRole, UserId(0), &resource)?;
+        self.authorize_in_tenant(Action::CreateRole, UserId(0), &resource)?;
         if name.contains('/') {
             let message = format!("role name {name:?}: a slash is not allowed");
             return Err(Error::new(ErrorKind::InvalidName, message));
@@ -53,7 +53,7 @@ impl Identities<'_> {
         match self.accounts().role(&self.tenant, name).await {
             Ok(role) => {
                 let path = format!("role{}{}", role.path, role.name);
-                self.permit_of_tenant(action, UserId(role.id), &path)?;
+                self.authorize_in_tenant(action, UserId(role.id), &path)?;
                 self.accounts().shown_role(role).await.map(Some)
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -1,10 +1,10 @@
 //! Lifecycle: what expires in a bucket, and when.
 //!
-//! [`rules`] are a document of the bucket; [`judge`] says what they mean for a version, and knows no
+//! [`rules`] are a document of the bucket; [`evaluation`] says what they mean for a version, and knows no
 //! catalog; [`scan`] walks the buckets that have rules and does what is due.
 
-mod abandoned;
-mod judge;
+mod abandoned_uploads;
+mod evaluation;
 pub mod rules;
 mod scan;
 #[cfg(test)]
@@ -13,7 +13,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use judge::Expiry;
+pub use evaluation::Expiry;
 pub use rules::Lifecycle;
 
 pub(crate) use scan::lifecycle;

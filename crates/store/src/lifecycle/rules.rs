@@ -37,7 +37,7 @@ pub struct Rule {
     pub expiration: Option<Expiration>,
     /// When older versions expire.
     #[n(4)]
-    pub noncurrent: Option<Noncurrent>,
+    pub noncurrent: Option<NoncurrentExpiration>,
     /// Days after which an upload in parts is given up.
     #[n(5)]
     pub abort_days: Option<u32>,
@@ -103,7 +103,7 @@ pub enum Expiration {
 /// When older versions expire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub struct Noncurrent {
+pub struct NoncurrentExpiration {
     /// So many days after another took their place.
     #[n(0)]
     pub days: u32,

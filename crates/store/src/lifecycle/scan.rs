@@ -22,7 +22,8 @@ use bytes::Bytes;
 use dewar_meta::kv::{Batch, CommitError};
 use dewar_meta::ns::record::VersionRecord;
 use dewar_meta::ns::{
-    Actor, Bucket, BucketQuery, Doomed, ListedVersion, Tenant, UploadQuery, VersionQuery, keys,
+    Actor, Bucket, BucketQuery, DeleteTarget, ListedVersion, Tenant, UploadQuery, VersionQuery,
+    keys,
 };
 use dewar_types::{
     BucketName, Error, ErrorKind, ObjectKey, Result, Timestamp, UserId, VersionId, VersionName,
@@ -30,11 +31,11 @@ use dewar_types::{
 use minicbor::{Decode, Encode};
 use tokio::time::Instant;
 
-use super::judge::{Due, Seen};
+use super::evaluation::{DueAction, EvaluatedVersion};
 use super::rules::{Lifecycle, Rule};
 use crate::copy::is_in_pool;
 use crate::document::{DocumentKind, document_of};
-use crate::{Inner, Shared};
+use crate::{Inner, SharedStore};
 
 /// Versions or uploads looked at in one scan; few in tests, so that keys lie across pages.
 pub(super) const PAGE: usize = if cfg!(test) { 3 } else { 1000 };
@@ -55,7 +56,7 @@ pub(super) const SYSTEM: Actor<'static> = Actor {
 /// How far a pass is, as the catalog keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-struct Progress {
+struct PassProgress {
     /// The tenant.
     #[n(0)]
     tenant: String,
@@ -78,22 +79,22 @@ struct History {
 }
 
 /// A version that is not judged yet.
-struct Held {
+struct PendingVersion {
     key: String,
     version: VersionRecord,
     older: Option<(u32, Timestamp)>,
 }
 
-impl Held {
+impl PendingVersion {
     /// What is due; `last` says whether no older version of the key follows.
-    fn judge(
+    fn evaluate(
         &self,
         rules: &Lifecycle,
         last: bool,
         now: Timestamp,
         day: Duration,
     ) -> Result<Option<Task>> {
-        let seen = Seen {
+        let seen = EvaluatedVersion {
             key: &self.key,
             version: &self.version,
             older: self.older,
@@ -116,11 +117,11 @@ struct Task {
     key: ObjectKey,
     version: VersionRecord,
     current: bool,
-    due: Due,
+    due: DueAction,
 }
 
 /// Scans until it is dropped.
-pub(crate) async fn lifecycle(inner: Shared) {
+pub(crate) async fn lifecycle(inner: SharedStore) {
     let pause = inner.lifecycle.day / PASSES;
     let pause = pause.max(Duration::from_secs(1));
     let mut from = match inner.noted().await {
@@ -131,7 +132,7 @@ pub(crate) async fn lifecycle(inner: Shared) {
         }
     };
     loop {
-        let mut pace = Rest::new(pause);
+        let mut pace = PassPacer::new(pause);
         if let Err(error) = inner.end_abandoned_uploads(&mut pace).await {
             tracing::warn!(%error, "not all uploads that nobody goes on with were ended; trying again");
         }
@@ -149,7 +150,7 @@ impl Inner {
         keys::work(b'l')
     }
 
-    async fn noted(&self) -> Result<Option<Progress>> {
+    async fn noted(&self) -> Result<Option<PassProgress>> {
         let value = self.tree.kv().get(&Self::progress_key()).await?.value;
         let read = value.map(|value| minicbor::decode(&value)).transpose();
         read.map_err(|error| {
@@ -157,7 +158,7 @@ impl Inner {
         })
     }
 
-    async fn note(&self, progress: Option<&Progress>) -> Result<()> {
+    async fn note(&self, progress: Option<&PassProgress>) -> Result<()> {
         let mut batch = Batch::default();
         match progress {
             // Writing into a vector cannot fail.
@@ -178,7 +179,11 @@ impl Inner {
     }
 
     /// All buckets once, from where an earlier pass was cut short.
-    async fn pass(self: &Arc<Self>, from: Option<Progress>, pace: &mut Rest) -> Result<()> {
+    async fn pass(
+        self: &Arc<Self>,
+        from: Option<PassProgress>,
+        pace: &mut PassPacer,
+    ) -> Result<()> {
         let mut from = from;
         let mut noted = from.is_some();
         let mut tenants = self.tree.tenants().await?;
@@ -242,7 +247,7 @@ impl Inner {
         tenant: &Tenant,
         name: &BucketName,
         from: String,
-        pace: &mut Rest,
+        pace: &mut PassPacer,
     ) -> Result<bool> {
         let Some(bucket) = self.tree.bucket(tenant, name).await? else {
             return Ok(false);
@@ -271,7 +276,7 @@ impl Inner {
         bucket: &Bucket,
         rules: &Lifecycle,
         from: String,
-        pace: &mut Rest,
+        pace: &mut PassPacer,
     ) -> Result<bool> {
         let mut noted = false;
         for prefix in rules.prefixes() {
@@ -292,13 +297,13 @@ impl Inner {
         rules: &Lifecycle,
         prefix: &str,
         from: String,
-        pace: &mut Rest,
+        pace: &mut PassPacer,
     ) -> Result<bool> {
         let day = self.lifecycle.day;
         let mut noted = false;
         let mut history = History::default();
         // What comes behind a version says whether it is the last of its key.
-        let mut held: Option<Held> = None;
+        let mut held: Option<PendingVersion> = None;
         // Just before the key, so that it is looked at as a whole.
         let mut marker: Option<(String, Option<VersionId>)> =
             (!from.is_empty()).then_some((from, Some(VersionId(u128::MAX))));
@@ -325,7 +330,7 @@ impl Inner {
                     continue;
                 };
                 if let Some(held) = held.take() {
-                    tasks.extend(held.judge(rules, held.key != key, now, day)?);
+                    tasks.extend(held.evaluate(rules, held.key != key, now, day)?);
                 }
                 if history.key != key {
                     history = History {
@@ -336,7 +341,7 @@ impl Inner {
                 let (newer, successor) = (history.older, history.successor);
                 history.older += u32::from(!current);
                 history.successor = version.modified;
-                held = Some(Held {
+                held = Some(PendingVersion {
                     key,
                     version: *version,
                     older: (!current).then_some((newer, successor)),
@@ -345,7 +350,7 @@ impl Inner {
             if page.next.is_none()
                 && let Some(held) = held.take()
             {
-                tasks.extend(held.judge(rules, true, now, day)?);
+                tasks.extend(held.evaluate(rules, true, now, day)?);
             }
             self.carry_out(bucket, tasks, pace).await?;
             marker = page.next;
@@ -353,7 +358,7 @@ impl Inner {
                 && pace.note_due()
             {
                 noted = true;
-                self.note(Some(&Progress {
+                self.note(Some(&PassProgress {
                     tenant: bucket.tenant.name.as_str().to_owned(),
                     bucket: bucket.name.to_string(),
                     key: key.clone(),
@@ -371,22 +376,22 @@ impl Inner {
         self: &Arc<Self>,
         bucket: &Bucket,
         tasks: Vec<Task>,
-        pace: &mut Rest,
+        pace: &mut PassPacer,
     ) -> Result<()> {
         let mut doomed = Vec::new();
         let mut moving = Vec::new();
         for task in tasks {
             match task.due {
-                Due::Expire => {
+                DueAction::Expire => {
                     // A live current version goes as the bucket has it, all else for good.
                     let hides = task.current && !task.version.flags.delete_marker();
-                    doomed.push(Doomed {
+                    doomed.push(DeleteTarget {
                         version: (!hides).then(|| task.version.name()),
                         only: Some(task.version.id),
-                        ..Doomed::key(task.key)
+                        ..DeleteTarget::key(task.key)
                     });
                 }
-                Due::Move(class) => {
+                DueAction::Move(class) => {
                     let class = (class != super::STANDARD).then_some(class);
                     moving.push((task.key, task.version, class));
                 }
@@ -399,7 +404,7 @@ impl Inner {
         Ok(())
     }
 
-    async fn expire(&self, bucket: &Bucket, doomed: &[Doomed]) -> Result<()> {
+    async fn expire(&self, bucket: &Bucket, doomed: &[DeleteTarget]) -> Result<()> {
         if doomed.is_empty() {
             return Ok(());
         }
@@ -421,13 +426,13 @@ impl Inner {
         self: &Arc<Self>,
         bucket: &Bucket,
         moving: Vec<(ObjectKey, VersionRecord, Option<String>)>,
-        pace: &mut Rest,
+        pace: &mut PassPacer,
     ) {
         let mut failed: Option<(u64, String, Error)> = None;
         for (key, version, class) in moving {
             let pool = self.number_of(self.pool_of_class(class.as_deref()));
             if !is_in_pool(&version.copies, pool) {
-                if let Err(error) = self.takes(pool) {
+                if let Err(error) = self.layout_for_new_blob(pool) {
                     if pace.stuck.insert(pool) {
                         tracing::warn!(bucket = %bucket.name, pool, %error, "versions cannot be moved to their storage class; trying again");
                     }
@@ -459,7 +464,7 @@ impl Inner {
         &self,
         bucket: &Bucket,
         rules: &Lifecycle,
-        pace: &mut Rest,
+        pace: &mut PassPacer,
     ) -> Result<()> {
         let aborts = |rule: &Rule| rule.enabled && rule.abort_days.is_some();
         if !rules.rules.iter().any(aborts) {
@@ -505,7 +510,7 @@ impl Inner {
 }
 
 /// Keeps the scanner to its share, in one pass.
-pub(super) struct Rest {
+pub(super) struct PassPacer {
     since: Instant,
     noted: Instant,
     /// No move begins from then on.
@@ -516,7 +521,7 @@ pub(super) struct Rest {
     stuck: BTreeSet<u16>,
 }
 
-impl Rest {
+impl PassPacer {
     /// Of a pass that moves for so long at most.
     pub(super) fn new(moves: Duration) -> Self {
         let now = Instant::now();

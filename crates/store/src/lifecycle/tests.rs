@@ -7,15 +7,17 @@ use dewar_meta::ns::Tenant;
 use dewar_meta::ns::record::{ETag, SystemHeaders, VersionFlags, VersionRecord};
 use dewar_types::{ErrorKind, Timestamp, VersionId};
 
-use super::judge::{Due, Seen};
-use super::rules::{Expiration, Filter, Noncurrent, NoncurrentTransition, Rule, Transition};
-use super::scan::Rest;
+use super::evaluation::{DueAction, EvaluatedVersion};
+use super::rules::{
+    Expiration, Filter, NoncurrentExpiration, NoncurrentTransition, Rule, Transition,
+};
+use super::scan::PassPacer;
 use super::{DAY, Lifecycle};
 use dewar_checksum::AlgorithmSet;
 
 use crate::api::{
-    Attributes, CreateUploadRequest, Expect, ListVersionsRequest, Marks, UploadPartRequest,
-    Versioning,
+    CreateUploadRequest, ExpectedContent, ListVersionsRequest, ObjectMetadata, UploadPartRequest,
+    VersionAttributes, Versioning,
 };
 use crate::tests::{Rig, bucket, content, object, run};
 
@@ -56,7 +58,7 @@ fn rule(prefix: &str) -> Rule {
     }
 }
 
-fn due_at(rule: &Rule, seen: &Seen<'_>, secs: u64, day: u64) -> Option<Due> {
+fn due_at(rule: &Rule, seen: &EvaluatedVersion<'_>, secs: u64, day: u64) -> Option<DueAction> {
     let rules = Lifecycle {
         rules: vec![rule.clone()],
     };
@@ -66,7 +68,7 @@ fn due_at(rule: &Rule, seen: &Seen<'_>, secs: u64, day: u64) -> Option<Due> {
 #[test]
 fn current_versions_expire_by_days_and_dates() {
     let version = version(1000);
-    let seen = |key| Seen {
+    let seen = |key| EvaluatedVersion {
         key,
         version: &version,
         older: None,
@@ -77,13 +79,16 @@ fn current_versions_expire_by_days_and_dates() {
         ..rule("a/")
     };
     assert_eq!(due_at(&days, &seen("a/k"), 1019, 10), None);
-    assert_eq!(due_at(&days, &seen("a/k"), 1020, 10), Some(Due::Expire));
+    assert_eq!(
+        due_at(&days, &seen("a/k"), 1020, 10),
+        Some(DueAction::Expire)
+    );
     assert_eq!(due_at(&days, &seen("b/k"), 9999, 10), None);
     // Real days end at midnight.
     let real = |secs| due_at(&days, &seen("a/k"), secs, DAY.as_secs());
     assert_eq!(real(1000 + 2 * 86_400), None);
     assert_eq!(real(3 * 86_400 - 1), None);
-    assert_eq!(real(3 * 86_400), Some(Due::Expire));
+    assert_eq!(real(3 * 86_400), Some(DueAction::Expire));
     let off = Rule {
         enabled: false,
         ..days.clone()
@@ -94,13 +99,16 @@ fn current_versions_expire_by_days_and_dates() {
         ..rule("")
     };
     assert_eq!(due_at(&date, &seen("k"), 86_399, 10), None);
-    assert_eq!(due_at(&date, &seen("k"), 86_400, 10), Some(Due::Expire));
+    assert_eq!(
+        due_at(&date, &seen("k"), 86_400, 10),
+        Some(DueAction::Expire)
+    );
 }
 
 #[test]
 fn filters_are_all_of_their_parts() {
     let version = version(0);
-    let seen = Seen {
+    let seen = EvaluatedVersion {
         key: "k",
         version: &version,
         older: None,
@@ -159,14 +167,14 @@ fn filters_are_all_of_their_parts() {
 #[test]
 fn older_versions_count_from_when_they_were_replaced() {
     let version = version(0);
-    let older = |newer, since| Seen {
+    let older = |newer, since| EvaluatedVersion {
         key: "k",
         version: &version,
         older: Some((newer, Timestamp::from_secs(since))),
         alone: false,
     };
     let plain = Rule {
-        noncurrent: Some(Noncurrent {
+        noncurrent: Some(NoncurrentExpiration {
             days: 1,
             keep: None,
         }),
@@ -174,16 +182,22 @@ fn older_versions_count_from_when_they_were_replaced() {
         ..rule("")
     };
     assert_eq!(due_at(&plain, &older(0, 1000), 1009, 10), None);
-    assert_eq!(due_at(&plain, &older(0, 1000), 1010, 10), Some(Due::Expire));
+    assert_eq!(
+        due_at(&plain, &older(0, 1000), 1010, 10),
+        Some(DueAction::Expire)
+    );
     let keeping = Rule {
-        noncurrent: Some(Noncurrent {
+        noncurrent: Some(NoncurrentExpiration {
             days: 1,
             keep: Some(2),
         }),
         ..rule("")
     };
     assert_eq!(due_at(&keeping, &older(1, 0), 9999, 10), None);
-    assert_eq!(due_at(&keeping, &older(2, 0), 9999, 10), Some(Due::Expire));
+    assert_eq!(
+        due_at(&keeping, &older(2, 0), 9999, 10),
+        Some(DueAction::Expire)
+    );
     let moving = Rule {
         noncurrent_transitions: vec![NoncurrentTransition {
             days: 1,
@@ -193,7 +207,7 @@ fn older_versions_count_from_when_they_were_replaced() {
         ..rule("")
     };
     let moved = due_at(&moving, &older(0, 0), 10, 10);
-    assert_eq!(moved, Some(Due::Move("COLD".into())));
+    assert_eq!(moved, Some(DueAction::Move("COLD".into())));
 }
 
 #[test]
@@ -202,7 +216,7 @@ fn markers_go_when_nothing_stands_behind_them() {
         flags: VersionFlags::DELETE_MARKER,
         ..version(1000)
     };
-    let seen = |alone| Seen {
+    let seen = |alone| EvaluatedVersion {
         key: "k",
         version: &marker,
         older: None,
@@ -214,7 +228,10 @@ fn markers_go_when_nothing_stands_behind_them() {
             ..rule("")
         };
         assert_eq!(due_at(&rule, &seen(false), 9999, 10), None);
-        assert_eq!(due_at(&rule, &seen(true), 9999, 10), Some(Due::Expire));
+        assert_eq!(
+            due_at(&rule, &seen(true), 9999, 10),
+            Some(DueAction::Expire)
+        );
     }
     for expiration in [
         Expiration::Marker(false),
@@ -244,7 +261,7 @@ fn the_last_move_that_is_due_counts() {
         storage_class: Some("COLDER".into()),
         ..version(0)
     };
-    let seen = |version| Seen {
+    let seen = |version| EvaluatedVersion {
         key: "k",
         version,
         older: None,
@@ -253,11 +270,11 @@ fn the_last_move_that_is_due_counts() {
     assert_eq!(due_at(&rule, &seen(&here), 9, 10), None);
     assert_eq!(
         due_at(&rule, &seen(&here), 10, 10),
-        Some(Due::Move("COLD".into()))
+        Some(DueAction::Move("COLD".into()))
     );
     assert_eq!(
         due_at(&rule, &seen(&here), 30, 10),
-        Some(Due::Move("COLDER".into()))
+        Some(DueAction::Move("COLDER".into()))
     );
     assert_eq!(due_at(&rule, &seen(&moved), 30, 10), None);
 }
@@ -330,7 +347,7 @@ fn only_keys_that_rules_are_about_are_looked_at() {
         ..rule("uploads")
     };
     let older = Rule {
-        noncurrent: Some(Noncurrent::default()),
+        noncurrent: Some(NoncurrentExpiration::default()),
         ..rule("older")
     };
     assert_eq!(looked_at(vec![off, uploads, older]), ["older"]);
@@ -357,7 +374,7 @@ fn a_pass_goes_on_where_it_was() {
             let tenant = Tenant::default_tenant();
             let bucket = inner.tree.bucket(&tenant, &bucket("first").name).await;
             let bucket = bucket.expect("read").expect("there");
-            let mut pace = Rest::new(DAY);
+            let mut pace = PassPacer::new(DAY);
             let scanned = inner.scan(&bucket, &rules, from.into(), &mut pace).await;
             scanned.expect("scanned");
             let left = versions(&rig).await;
@@ -405,7 +422,7 @@ fn the_scanner_does_what_is_due() {
         let lifecycle = Lifecycle {
             rules: vec![Rule {
                 expiration: Some(Expiration::Days(1)),
-                noncurrent: Some(Noncurrent {
+                noncurrent: Some(NoncurrentExpiration {
                     days: 1,
                     keep: None,
                 }),
@@ -446,7 +463,7 @@ fn the_scanner_does_what_is_due() {
         let expires = |prefix: &str| Rule {
             id: prefix.into(),
             expiration: Some(Expiration::Days(1)),
-            noncurrent: Some(Noncurrent {
+            noncurrent: Some(NoncurrentExpiration {
                 days: 1,
                 keep: None,
             }),
@@ -476,10 +493,10 @@ fn an_upload_that_nobody_goes_on_with_ends() {
         let begin = async |key: &str| {
             let request = CreateUploadRequest {
                 object: object(key),
-                attributes: Attributes::default(),
+                attributes: ObjectMetadata::default(),
                 checksum: None,
                 composite: false,
-                marks: Marks::default(),
+                marks: VersionAttributes::default(),
                 encryption: None,
                 acl: None,
             };
@@ -501,7 +518,9 @@ fn an_upload_that_nobody_goes_on_with_ends() {
             };
             let mut part = store.upload_part(&rig.ann, request).await.expect("open");
             part.write(content(9, 1)).await.expect("written");
-            part.commit(Expect::default()).await.expect("stored");
+            part.commit(ExpectedContent::default())
+                .await
+                .expect("stored");
         };
         let (old, alive) = (begin("old").await, begin("alive").await);
         add("old", old).await;

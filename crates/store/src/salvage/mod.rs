@@ -2,7 +2,7 @@
 //!
 //! All folders of blobs are walked on all disks at once, in the order of ids. A blob that the catalog
 //! names is only compared with what is there ([`mend`]). One that it does not name, and that can be
-//! younger than what the catalog was made of ([`Rebuilt`]), is put together from its headers: a large
+//! younger than what the catalog was made of ([`RebuildMarker`]), is put together from its headers: a large
 //! object goes under its path at writing; a segment is read as a whole, its slots are found by their
 //! headers, each goes under its path, and then the segment gets its record, with all that no name
 //! leads to marked dead. Parts go to uploads under the ids that they had, and these are joined at the
@@ -13,7 +13,7 @@
 //! # Crashes and repetition
 //! Each step is one batch. What was placed is named, so a repetition passes it by. A segment gets
 //! its record last: before that, all of its slots are looked at again, and those that have names keep
-//! them. That nothing is swept meanwhile, [`Rebuilt`] in the catalog sees to; it goes when everything
+//! them. That nothing is swept meanwhile, [`RebuildMarker`] in the catalog sees to; it goes when everything
 //! could be looked at.
 //!
 //! What a step changes is told just before it, and what is lost of a segment just before its record: a
@@ -26,36 +26,36 @@
 //!
 //! Memory: a segment, the names of one folder, users and buckets, and blobs that wait to be freed.
 
-mod mend;
-mod place;
+mod record_repair;
 mod report;
+mod restore_names;
 mod slots;
 mod uploads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dewar_data::blob::{Assembled, FoundShard};
+use dewar_data::blob::{ReassembledBlob, ScannedShard};
 use dewar_data::format::ShardKind;
 use dewar_data::segment::SegmentRecord;
 use dewar_meta::kv::{Batch, CommitError};
 use dewar_meta::ns::record::{Extent, Slot};
-use dewar_meta::ns::{Extra, IdKind, keys};
+use dewar_meta::ns::{DataChanges, IdKind, keys};
 use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result, Timestamp};
 use futures_util::StreamExt as _;
 
-use crate::content::blob_extra;
-use crate::description::Description;
-use crate::engine::Told;
-use crate::rebuilt::Rebuilt;
-use crate::{Shared, Store};
+use crate::content_writer::blob_extra;
+use crate::engine::ProgressReporter;
+use crate::rebuild_marker::RebuildMarker;
+use crate::salvage_header::SalvageHeader;
+use crate::{SharedStore, Store};
 
-pub use place::{KEPT_BUCKET, KEPT_USER};
 pub use report::{Finding, SalvageTotals};
+pub use restore_names::{KEPT_BUCKET, KEPT_USER};
 
-use place::{Content, Placer};
-use report::Teller;
-use slots::{FoundSlot, SegmentBytes};
+use report::SalvageReporter;
+use restore_names::{NameRestorer, SalvagedContent};
+use slots::{SalvagedSlot, SegmentBytes};
 
 /// Numbers left out above all that were found, for disks that are away.
 pub(crate) const ID_GAP: u64 = 1 << 32;
@@ -86,17 +86,17 @@ pub struct Salvage<'r> {
     /// Whether what the catalog does not know is put back, or only told.
     pub place: bool,
     /// What the catalog was made of, where it does not say so itself: for a look ahead.
-    pub assume: Option<Rebuilt>,
+    pub assume: Option<RebuildMarker>,
     /// Whether it is settled at the end that the catalog has all there is; otherwise the caller does
     /// that, when it has told what came of this.
     pub settle: bool,
     /// Is told everything.
-    pub report: &'r mut dyn Told,
+    pub report: &'r mut dyn ProgressReporter,
 }
 
 /// What came of a salvage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Salvaged {
+pub struct SalvageReport {
     /// How often what was found.
     pub totals: SalvageTotals,
     /// Whether everything could be looked at, so that what is not named may be swept from now on.
@@ -108,7 +108,7 @@ impl Store {
     ///
     /// # Errors
     /// Those of the catalog; [`ErrorKind::Corrupt`] for a record of a newer release.
-    pub async fn rebuilt(&self) -> Result<Option<Rebuilt>> {
+    pub async fn rebuilt(&self) -> Result<Option<RebuildMarker>> {
         self.inner.rebuilt().await
     }
 
@@ -143,16 +143,16 @@ impl Store {
     /// # Errors
     /// Those of the catalog and of its disks. What was done until then stays, and a repetition goes
     /// on there.
-    pub async fn salvage(&self, how: Salvage<'_>) -> Result<Salvaged> {
+    pub async fn salvage(&self, how: Salvage<'_>) -> Result<SalvageReport> {
         let rebuilt = self.inner.rebuilt().await?.or(how.assume);
         if how.write && rebuilt.is_some() {
             self.inner.raise_ids().await?;
         }
         let place = how.write && how.place;
-        let teller = Teller::new(how.report, rebuilt.as_ref().map(|rebuilt| rebuilt.from));
-        let placer = Placer::new(Shared::clone(&self.inner), place, teller).await?;
+        let teller = SalvageReporter::new(how.report, rebuilt.as_ref().map(|rebuilt| rebuilt.from));
+        let placer = NameRestorer::new(SharedStore::clone(&self.inner), place, teller).await?;
         let queued = self.inner.queued_to_be_freed().await?;
-        let mut walk = Walk {
+        let mut walk = SalvageWalk {
             store: self,
             placer,
             queued,
@@ -177,16 +177,16 @@ impl Store {
         if place && settled && how.settle {
             self.settle_rebuilt().await?;
         }
-        Ok(Salvaged { totals, settled })
+        Ok(SalvageReport { totals, settled })
     }
 }
 
 impl crate::Inner {
-    pub(crate) async fn rebuilt(&self) -> Result<Option<Rebuilt>> {
+    pub(crate) async fn rebuilt(&self) -> Result<Option<RebuildMarker>> {
         let Some(value) = self.tree.kv().get(&keys::rebuilt()).await?.value else {
             return Ok(None);
         };
-        let known = Rebuilt::from_bytes(&value).ok_or_else(|| {
+        let known = RebuildMarker::from_bytes(&value).ok_or_else(|| {
             let message = "what the catalog was rebuilt of is written by a newer release";
             Error::new(ErrorKind::Corrupt, message)
         })?;
@@ -227,12 +227,12 @@ impl crate::Inner {
     }
 }
 
-pub(super) struct Walk<'a> {
+pub(super) struct SalvageWalk<'a> {
     store: &'a Store,
-    placer: Placer<'a>,
+    placer: NameRestorer<'a>,
     /// Blobs that no name leads to and that are to be freed.
     queued: BTreeSet<BlobId>,
-    rebuilt: Option<Rebuilt>,
+    rebuilt: Option<RebuildMarker>,
     /// Whether records are mended.
     write: bool,
     /// Whether contents are placed.
@@ -243,8 +243,8 @@ pub(super) struct Walk<'a> {
     leftover: u64,
 }
 
-impl Walk<'_> {
-    fn inner(&self) -> &Shared {
+impl SalvageWalk<'_> {
+    fn inner(&self) -> &SharedStore {
         &self.store.inner
     }
 
@@ -273,7 +273,7 @@ impl Walk<'_> {
         self.without_shelf(&shelves).await
     }
 
-    async fn blob(&mut self, blob: BlobId, shards: &[FoundShard]) -> Result<()> {
+    async fn blob(&mut self, blob: BlobId, shards: &[ScannedShard]) -> Result<()> {
         if self.is_known(blob).await? {
             self.known += 1;
             return Ok(());
@@ -290,7 +290,7 @@ impl Walk<'_> {
                     let said = self.inner().blobs.described(blob, shards).await;
                     let path = said
                         .filter(|(kind, _)| *kind == ShardKind::Object)
-                        .and_then(|(_, owner)| Description::from_bytes(&owner))
+                        .and_then(|(_, owner)| SalvageHeader::from_bytes(&owner))
                         .map(|description| description.path);
                     self.tell(&Finding::Lacking { blob, path, why });
                 } else {
@@ -317,7 +317,7 @@ impl Walk<'_> {
     }
 
     /// Whether the catalog may lack it because it was written later.
-    fn may_be_newer(&self, blob: BlobId, assembled: Option<&Assembled>) -> bool {
+    fn may_be_newer(&self, blob: BlobId, assembled: Option<&ReassembledBlob>) -> bool {
         let Some(rebuilt) = &self.rebuilt else {
             return false;
         };
@@ -328,9 +328,9 @@ impl Walk<'_> {
         assembled.is_none_or(|assembled| assembled.created.0 >= earliest)
     }
 
-    async fn object(&mut self, assembled: Assembled) -> Result<()> {
+    async fn object(&mut self, assembled: ReassembledBlob) -> Result<()> {
         let blob = assembled.record.id;
-        let description = Description::from_bytes(&assembled.owner);
+        let description = SalvageHeader::from_bytes(&assembled.owner);
         let Some(description) = description.filter(|d| fits(d, assembled.record.len)) else {
             let why = "its header says nothing of an object".to_owned();
             self.tell(&Finding::Nameless { blob, why });
@@ -345,7 +345,7 @@ impl Walk<'_> {
             }
             Err(error) => return Err(error),
         }
-        let content = Content {
+        let content = SalvagedContent {
             extent: encrypted(Extent::large(blob, 0, description.size), &description),
             extra: blob_extra(&assembled.record),
             main: self.placer.shared.blobs.pool().number(),
@@ -355,7 +355,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    async fn segment(&mut self, assembled: Assembled) -> Result<()> {
+    async fn segment(&mut self, assembled: ReassembledBlob) -> Result<()> {
         let blob = assembled.record.id;
         let bytes = self.read_segment(&assembled).await?;
         let stretches = bytes.unreadable.iter();
@@ -364,7 +364,7 @@ impl Walk<'_> {
             .collect();
         // What lost its name under the catalog although it did not know the segment sealed.
         let dead = self.inner().table.dead_stretches(blob).await?;
-        let mut by_path: BTreeMap<String, Vec<(FoundSlot, Description)>> = BTreeMap::new();
+        let mut by_path: BTreeMap<String, Vec<(SalvagedSlot, SalvageHeader)>> = BTreeMap::new();
         for slot in bytes.slots() {
             if dead.binary_search(&(slot.offset, slot.len)).is_ok() {
                 continue;
@@ -373,7 +373,7 @@ impl Walk<'_> {
                 blob,
                 why: format!("at {}: {why}", slot.offset),
             };
-            let Some(description) = Description::from_bytes(&slot.description) else {
+            let Some(description) = SalvageHeader::from_bytes(&slot.description) else {
                 lost.push(nameless("a header that says nothing of an object"));
                 continue;
             };
@@ -417,7 +417,7 @@ impl Walk<'_> {
     }
 
     /// Gives a segment its record, when all that has a name in it has it.
-    async fn seal(&self, assembled: Assembled, named: &[(u32, u32)]) -> Result<()> {
+    async fn seal(&self, assembled: ReassembledBlob, named: &[(u32, u32)]) -> Result<()> {
         let table = &self.inner().table;
         let id = assembled.record.id;
         let len = u32::try_from(assembled.record.len).unwrap_or(u32::MAX);
@@ -442,7 +442,7 @@ impl Walk<'_> {
         dewar_data::segment::SegmentTable::seal(&**table, id, &record, &holes).await
     }
 
-    async fn read_segment(&self, assembled: &Assembled) -> Result<SegmentBytes> {
+    async fn read_segment(&self, assembled: &ReassembledBlob) -> Result<SegmentBytes> {
         let reader = self
             .inner()
             .blobs
@@ -488,7 +488,7 @@ impl Walk<'_> {
 }
 
 /// Whether a content of so many stored bytes can be the one described.
-fn fits(description: &Description, stored: u64) -> bool {
+fn fits(description: &SalvageHeader, stored: u64) -> bool {
     match (description.salt, &description.encryption) {
         (None, None) => description.digests.is_some() && description.size == stored,
         // Sealed chunks are longer.
@@ -497,7 +497,7 @@ fn fits(description: &Description, stored: u64) -> bool {
     }
 }
 
-fn encrypted(extent: Extent, description: &Description) -> Extent {
+fn encrypted(extent: Extent, description: &SalvageHeader) -> Extent {
     match description.salt {
         Some(salt) => extent.encrypted(salt, description.size),
         None => extent,
@@ -506,9 +506,9 @@ fn encrypted(extent: Extent, description: &Description) -> Extent {
 
 /// Places the contents of one path, one after the other; the stretches that a name leads to now.
 async fn place_all(
-    placer: &Placer<'_>,
+    placer: &NameRestorer<'_>,
     segment: BlobId,
-    contents: Vec<(FoundSlot, Description)>,
+    contents: Vec<(SalvagedSlot, SalvageHeader)>,
 ) -> Result<Vec<(u32, u32)>> {
     let mut named = Vec::with_capacity(contents.len());
     for (slot, description) in contents {
@@ -517,11 +517,11 @@ async fn place_all(
             header: slot.header,
             len: slot.len,
         };
-        let content = Content {
+        let content = SalvagedContent {
             description: &description,
             extent: encrypted(Extent::small(segment, place), &description),
             main: placer.shared.blobs.pool().number(),
-            extra: Extra::default(),
+            extra: DataChanges::default(),
         };
         if placer.place(&content).await? {
             named.push((slot.offset, slot.len));
@@ -548,7 +548,7 @@ fn shelf_range(name: &str) -> Option<core::ops::Range<BlobId>> {
 }
 
 /// What says in a catalog what it was made of.
-pub(crate) fn rebuilt_entry(rebuilt: &Rebuilt) -> (bytes::Bytes, bytes::Bytes) {
+pub(crate) fn rebuilt_entry(rebuilt: &RebuildMarker) -> (bytes::Bytes, bytes::Bytes) {
     (keys::rebuilt(), rebuilt.to_bytes().into())
 }
 

@@ -2,8 +2,8 @@
 
 use dewar_types::{BlobId, UploadId, VersionId};
 
-use crate::RebuiltFrom;
-use crate::engine::Told;
+use crate::RebuildSource;
+use crate::engine::ProgressReporter;
 
 /// One thing that was found or done; for a report of any length.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,18 +201,18 @@ impl SalvageTotals {
 }
 
 /// Tells what is found, and counts it.
-pub(super) struct Teller<'r> {
-    report: &'r mut dyn Told,
+pub(super) struct SalvageReporter<'r> {
+    report: &'r mut dyn ProgressReporter,
     /// Whether all there is was salvaged.
     all: bool,
     pub(super) totals: SalvageTotals,
 }
 
-impl<'r> Teller<'r> {
-    pub(super) fn new(report: &'r mut dyn Told, from: Option<RebuiltFrom>) -> Self {
+impl<'r> SalvageReporter<'r> {
+    pub(super) fn new(report: &'r mut dyn ProgressReporter, from: Option<RebuildSource>) -> Self {
         Self {
             report,
-            all: from == Some(RebuiltFrom::Blobs),
+            all: from == Some(RebuildSource::Blobs),
             totals: SalvageTotals::default(),
         }
     }

@@ -12,7 +12,7 @@ const MAGIC: &[u8] = b"DSlt";
 
 /// A slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FoundSlot {
+pub(super) struct SalvagedSlot {
     /// Where it begins.
     pub(super) offset: u32,
     /// Bytes of its header.
@@ -39,7 +39,7 @@ impl SegmentBytes {
     }
 
     /// The slots whose headers can be read, in order.
-    pub(super) fn slots(&self) -> Vec<FoundSlot> {
+    pub(super) fn slots(&self) -> Vec<SalvagedSlot> {
         let mut slots = Vec::new();
         let mut at = 0;
         while let Some(rest) = self.bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -50,7 +50,7 @@ impl SegmentBytes {
             match found {
                 Some(header) => {
                     let len = header.header_bytes + header.object_bytes;
-                    slots.push(FoundSlot {
+                    slots.push(SalvagedSlot {
                         offset: at as u32,
                         header: header.header_bytes,
                         len,

@@ -10,14 +10,14 @@ use dewar_meta::ns::{
 };
 use dewar_types::{ObjectKey, Result, Timestamp, VersionId};
 
-use super::Walk;
-use super::place::{PRINCIPAL, actor};
+use super::SalvageWalk;
 use super::report::Finding;
+use super::restore_names::{PRINCIPAL, actor};
 use crate::api::{BucketRef, CompleteRequest, ObjectRef, WriteCondition};
-use crate::join::join;
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
+use crate::multipart_digest::join;
 
-impl Walk<'_> {
+impl SalvageWalk<'_> {
     /// Joins what can be joined, in all buckets.
     pub(super) async fn join_uploads(&mut self) -> Result<()> {
         let tree = self.inner().tree.clone();

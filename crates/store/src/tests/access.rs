@@ -1,14 +1,14 @@
 //! Only owners get in: every verb refuses a stranger and nobody, and changes nothing.
 
-use dewar_auth::{Caller, Credentials};
+use dewar_auth::{Caller, CredentialStore};
 use dewar_types::{ErrorKind, Result, UploadId};
 
 use super::{Rig, bucket, content, get, object, origin, put_request, run};
 use crate::api::{
-    Attributes, AttributesRequest, CompleteRequest, CopyRequest, CreateUploadRequest, DeleteItem,
+    AttributesRequest, CompleteRequest, CopyRequest, CreateUploadRequest, DeleteItem,
     DeleteRequest, Emptiness, ListPartsRequest, ListRequest, ListUploadsRequest,
-    ListVersionsRequest, Marks, ObjectLock, PartSource, ReadCondition, RenameRequest, Tags,
-    UploadPartRequest, Versioning, WriteCondition,
+    ListVersionsRequest, ObjectLock, ObjectMetadata, PartSource, ReadCondition, RenameRequest,
+    Tags, UploadPartRequest, VersionAttributes, Versioning, WriteCondition,
 };
 
 #[allow(clippy::too_many_lines, reason = "a list of all verbs")]
@@ -34,7 +34,7 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         encryption: None,
         source_key: None,
         source_version: None,
-        marks: Marks::default(),
+        marks: VersionAttributes::default(),
         source: object("key"),
         source_condition: ReadCondition::default(),
         target: object("copy"),
@@ -51,9 +51,9 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
     };
     let create = CreateUploadRequest {
         encryption: None,
-        marks: Marks::default(),
+        marks: VersionAttributes::default(),
         object: object("key"),
-        attributes: Attributes::default(),
+        attributes: ObjectMetadata::default(),
         checksum: None,
         composite: false,
         acl: None,
@@ -232,9 +232,9 @@ fn every_verb_refuses_strangers_and_nobody() {
         rig.put("key", &content(100, 1)).await.expect("put");
         let create = CreateUploadRequest {
             encryption: None,
-            marks: Marks::default(),
+            marks: VersionAttributes::default(),
             object: object("key"),
-            attributes: Attributes::default(),
+            attributes: ObjectMetadata::default(),
             checksum: None,
             composite: false,
             acl: None,
@@ -285,7 +285,7 @@ fn every_verb_refuses_strangers_and_nobody() {
             encryption: None,
             source_key: None,
             source_version: None,
-            marks: Marks::default(),
+            marks: VersionAttributes::default(),
             source: object("key"),
             source_condition: ReadCondition::default(),
             target,

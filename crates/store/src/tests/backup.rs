@@ -171,7 +171,7 @@ fn an_old_backup_comes_back_with_what_is_newer_on_the_disks() {
         let told = restored.salvaged.expect("looked at").totals;
         assert!(told.objects >= 4 && told.gone > 0, "{findings:?}");
         let world = world.kill(2);
-        let engine = super::disaster::try_open(&world, crate::engine::Work::On).await;
+        let engine = super::disaster::try_open(&world, crate::engine::BackgroundWork::On).await;
         let engine = engine.expect("opens");
         tokio::time::sleep(Duration::from_secs(300)).await;
         assert!(read(&engine, "first", "later/large").await.is_err());
@@ -272,7 +272,7 @@ fn a_backup_may_be_cut_short_anywhere() {
             } = scene;
             drop(engine);
             let world = world.crash(seed);
-            let engine = super::disaster::try_open(&world, crate::engine::Work::On).await;
+            let engine = super::disaster::try_open(&world, crate::engine::BackgroundWork::On).await;
             let mut scene = Scene {
                 engine: engine.expect("opens"),
                 world,
@@ -349,7 +349,7 @@ async fn beyond_a_backup(seed: u64) -> (SimWorld, std::collections::BTreeMap<Str
     scene.seal().await;
     let ann = scene.ann.clone();
     let (world, expected) = scene.end(true, 1).await;
-    let engine = super::disaster::try_open(&world, crate::engine::Work::On).await;
+    let engine = super::disaster::try_open(&world, crate::engine::BackgroundWork::On).await;
     let mut scene = Scene {
         engine: engine.expect("opens"),
         world,

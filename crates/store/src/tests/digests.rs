@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dewar_auth::token::{Base, Capabilities};
+use dewar_auth::token::{BasePath, Capabilities};
 use dewar_auth::{Bounds, Caller, Limit, Origin, Principal};
 use dewar_checksum::{Algorithm, Digest};
 use dewar_types::{ErrorKind, Result};
@@ -167,7 +167,7 @@ fn who_may_only_stat_gets_stored_digests_and_has_none_computed() {
             panic!("ann is a user");
         };
         let limited = |scope: &str| {
-            let base = Base::parse("/").expect("a base");
+            let base = BasePath::parse("/").expect("a base");
             let parsed = Capabilities::parse(scope, &base, false).expect("scopes");
             let bounds = Bounds {
                 limits: vec![Limit::Capabilities(Arc::new(parsed.expect("some")))],

@@ -15,11 +15,13 @@ use dewar_types::{Layout, Result};
 
 use super::{bucket, content, get, object, user};
 use crate::api::{
-    Attributes, CompletePart, CompleteRequest, CreateUploadRequest, DeleteRequest, Expect, Marks,
-    PutRequest, UploadPartRequest, WriteCondition,
+    CompletePart, CompleteRequest, CreateUploadRequest, DeleteRequest, ExpectedContent,
+    ObjectMetadata, PutRequest, UploadPartRequest, VersionAttributes, WriteCondition,
 };
 use crate::encryption::Encryption;
-use crate::engine::{Engine, EngineConfig, Folder, Folders, Rebuild, RebuildReport, Work};
+use crate::engine::{
+    BackgroundWork, Engine, EngineConfig, Folder, Folders, Rebuild, RebuildReport,
+};
 use crate::salvage::Finding;
 
 pub(super) const DEWAR: DewarId = DewarId(7);
@@ -63,7 +65,7 @@ pub(super) struct Scene {
     pub(super) expected: BTreeMap<String, Bytes>,
 }
 
-pub(super) async fn try_open(world: &SimWorld, work: Work) -> Result<Engine> {
+pub(super) async fn try_open(world: &SimWorld, work: BackgroundWork) -> Result<Engine> {
     let folders = folders(world).await;
     Engine::open(&world.env(), &config(), DEWAR, &folders, master(), work).await
 }
@@ -75,7 +77,7 @@ impl Scene {
         Engine::format(&world.env(), &config(), DEWAR, &folders)
             .await
             .expect("formatted");
-        let engine = try_open(&world, Work::On).await.expect("opened");
+        let engine = try_open(&world, BackgroundWork::On).await.expect("opened");
         let ann = user(engine.store(), "ann", 10).await;
         engine
             .store()
@@ -95,15 +97,15 @@ impl Scene {
         let request = PutRequest {
             object: object(key),
             size: None,
-            attributes: Attributes {
+            attributes: ObjectMetadata {
                 content_type: Some("text/dewar".to_owned()),
                 user: [("from".to_owned(), "a test".to_owned())].into(),
-                ..Attributes::default()
+                ..ObjectMetadata::default()
             },
             want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
             checksum: None,
             encryption: encryption(key),
-            marks: Marks::default(),
+            marks: VersionAttributes::default(),
             acl: None,
             condition: WriteCondition::default(),
         };
@@ -114,7 +116,10 @@ impl Scene {
             .await
             .expect("begun");
         upload.write(bytes.clone()).await.expect("taken");
-        upload.commit(Expect::default()).await.expect("put");
+        upload
+            .commit(ExpectedContent::default())
+            .await
+            .expect("put");
         // So that no two versions are of one moment.
         tokio::time::sleep(Duration::from_millis(1)).await;
         self.expected.insert(key.to_owned(), bytes);
@@ -140,14 +145,14 @@ impl Scene {
         let store = self.engine.store();
         let request = CreateUploadRequest {
             object: object(key),
-            attributes: Attributes {
+            attributes: ObjectMetadata {
                 content_type: Some("text/parts".to_owned()),
-                ..Attributes::default()
+                ..ObjectMetadata::default()
             },
             checksum: None,
             composite: false,
             encryption: None,
-            marks: Marks::default(),
+            marks: VersionAttributes::default(),
             acl: None,
         };
         let upload = store
@@ -173,7 +178,7 @@ impl Scene {
             };
             let mut part = store.upload_part(&self.ann, request).await.expect("begun");
             part.write(bytes.clone()).await.expect("taken");
-            let listed = part.commit(Expect::default()).await.expect("put");
+            let listed = part.commit(ExpectedContent::default()).await.expect("put");
             parts.push(CompletePart {
                 number: *number,
                 etag: listed.etag,
@@ -301,7 +306,7 @@ pub(super) async fn read(engine: &Engine, bucket_name: &str, key: &str) -> Resul
 
 /// Opens the store, lets the workers do what there is to do, and compares.
 pub(super) async fn check(world: &SimWorld, expected: &BTreeMap<String, Bytes>) -> Engine {
-    let engine = try_open(world, Work::On).await.expect("opens");
+    let engine = try_open(world, BackgroundWork::On).await.expect("opens");
     tokio::time::sleep(Duration::from_secs(120)).await;
     for (key, bytes) in expected {
         let read = read(&engine, "first", key).await;

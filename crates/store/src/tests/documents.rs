@@ -40,9 +40,12 @@ fn documents_come_back_for_those_who_may() {
         ] {
             assert_eq!(denied.expect_err("bob's").kind(), ErrorKind::Denied);
         }
-        let found = store
-            .inner
-            .admit(&rig.ann, dewar_auth::Action::GetObject, &first, Some("key"));
+        let found = store.inner.authorize_bucket(
+            &rig.ann,
+            dewar_auth::Action::GetObject,
+            &first,
+            Some("key"),
+        );
         let found = found.await.expect("ann's");
         let parsed = document_of::<Notes>(&found).expect("parsed");
         assert_eq!(parsed.as_deref(), Some(&notes));

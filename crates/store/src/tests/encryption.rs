@@ -5,10 +5,10 @@ use dewar_types::{ByteRange, ErrorKind, RangeSpec, Result};
 
 use super::*;
 use crate::api::{
-    AttributesRequest, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, Marks,
-    PartSource, UploadPartRequest,
+    AttributesRequest, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, PartSource,
+    UploadPartRequest, VersionAttributes,
 };
-use crate::{CustomerKey, Encrypted, Encryption};
+use crate::{CustomerKey, Encryption, EncryptionMode};
 
 const SIZES: [usize; 7] = [0, 1, 3_000, 4_096, 65_536, 65_537, 300_000];
 
@@ -55,8 +55,12 @@ fn every_size_and_range_comes_back() {
     run(async {
         let rig = Rig::new(1).await;
         for (how, with, who) in [
-            (Some(Encryption::Dewar), None, Encrypted::ByDewar),
-            (by_customer(7), Some(customer(7)), Encrypted::ByCustomer),
+            (Some(Encryption::Dewar), None, EncryptionMode::ByDewar),
+            (
+                by_customer(7),
+                Some(customer(7)),
+                EncryptionMode::ByCustomer,
+            ),
         ] {
             for len in SIZES {
                 let bytes = content(len, len as u64);
@@ -70,7 +74,7 @@ fn every_size_and_range_comes_back() {
                 assert!(info.checksum.is_some());
                 assert_eq!(info.digests.md5(), Some(md5(&bytes)));
                 let is_md5 = info.etag == format!("{:032x}", u128::from_be_bytes(md5(&bytes)));
-                assert_eq!(is_md5, who == Encrypted::ByDewar, "{}", info.etag);
+                assert_eq!(is_md5, who == EncryptionMode::ByDewar, "{}", info.etag);
                 for (from, to) in [(0, 1), (len / 2, len / 2 + 5_000), (65_530, 65_545)] {
                     let (from, to) = (from.min(len), to.min(len));
                     if from == to {
@@ -180,9 +184,9 @@ async fn upload(
         _ => None,
     };
     let request = CreateUploadRequest {
-        marks: Marks::default(),
+        marks: VersionAttributes::default(),
         object: object(key),
-        attributes: Attributes::default(),
+        attributes: ObjectMetadata::default(),
         checksum: Some(Algorithm::Sha256),
         composite: true,
         encryption: how,
@@ -196,7 +200,7 @@ async fn upload(
             let request = part(key, upload, number, with.clone());
             let mut part = rig.store.upload_part(&rig.ann, request).await?;
             part.write(bytes.clone()).await?;
-            let done = part.commit(Expect::default()).await?;
+            let done = part.commit(ExpectedContent::default()).await?;
             listed.retain(|listed: &CompletePart| listed.number != number);
             listed.push(CompletePart {
                 number,
@@ -317,9 +321,9 @@ fn a_part_with_another_key_is_refused() {
     run(async {
         let rig = Rig::new(5).await;
         let request = CreateUploadRequest {
-            marks: Marks::default(),
+            marks: VersionAttributes::default(),
             object: object("m"),
-            attributes: Attributes::default(),
+            attributes: ObjectMetadata::default(),
             checksum: None,
             composite: false,
             encryption: by_customer(7),
@@ -409,7 +413,7 @@ fn copies_go_from_any_encryption_to_any() {
             for to in &all {
                 let request = CopyRequest {
                     source_version: None,
-                    marks: Marks::default(),
+                    marks: VersionAttributes::default(),
                     source: object("from"),
                     source_condition: ReadCondition::default(),
                     target: object("to"),

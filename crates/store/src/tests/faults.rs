@@ -7,7 +7,7 @@ use dewar_env::disk::sim::{SimLatency, SimOp};
 use dewar_types::ErrorKind;
 
 use super::{Rig, content, get, put_request, run};
-use crate::api::Expect;
+use crate::api::ExpectedContent;
 
 #[test]
 fn an_upload_dropped_anywhere_leaves_all_or_nothing() {
@@ -29,7 +29,10 @@ fn an_upload_dropped_anywhere_leaves_all_or_nothing() {
                     upload.write(bytes.slice_ref(part)).await.expect("taken");
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
-                upload.commit(Expect::default()).await.expect("put");
+                upload
+                    .commit(ExpectedContent::default())
+                    .await
+                    .expect("put");
             };
             let _ = tokio::time::timeout(Duration::from_millis(3 * steps), putting).await;
             rig.settle().await;
@@ -53,7 +56,7 @@ fn disks_that_vanish_during_put_and_get_are_survived() {
         // 2+1 acknowledges with three shards only, and the disk may be that of one.
         rig.world.disk(3).vanish();
         let written = match upload.write(bytes.slice(3_000_000..)).await {
-            Ok(()) => upload.commit(Expect::default()).await.map(drop),
+            Ok(()) => upload.commit(ExpectedContent::default()).await.map(drop),
             Err(error) => Err(error),
         };
         if let Err(error) = written {

@@ -8,7 +8,7 @@ use dewar_env::disk::sim::SimWorld;
 use dewar_types::{Layout, Result};
 
 use super::run;
-use crate::engine::{Content, Engine, EngineConfig, Folder, Folders, Work};
+use crate::engine::{BackgroundWork, Engine, EngineConfig, Folder, FolderContent, Folders};
 
 async fn look(world: &SimWorld) -> Folders {
     let mut all = Vec::new();
@@ -42,12 +42,22 @@ fn a_pool_is_made_again_after_any_crash_and_stays() {
             let world = world.crash(ops);
             let folders = look(&world).await;
             for folder in &folders.all {
-                assert!(matches!(folder.content, Content::Disk { .. }), "{folder:?}");
+                assert!(
+                    matches!(folder.content, FolderContent::Disk { .. }),
+                    "{folder:?}"
+                );
             }
             let env = world.env();
             let master = Arc::new(MasterKeys::generate(&*env.rng));
-            let opened =
-                Engine::open(&env, &config(), DewarId(1), &folders, master, Work::Off).await;
+            let opened = Engine::open(
+                &env,
+                &config(),
+                DewarId(1),
+                &folders,
+                master,
+                BackgroundWork::Off,
+            )
+            .await;
             opened.expect("opened");
             done
         });

@@ -8,7 +8,7 @@ use dewar_types::{Error, ErrorKind, Result, TenantName, UserId};
 
 use super::{Rig, bucket, origin, run};
 use crate::accounts::AssumeRole;
-use crate::{Holder, HolderKind, Identities, NewUser, RoleChange, UserChange};
+use crate::{Identities, NewUser, PolicyHolder, PolicyHolderKind, RoleChange, UserChange};
 
 const ALLOW: &str =
     r#"{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"s3:*","Resource":"*"}}"#;
@@ -200,9 +200,9 @@ async fn perform(iam: &Identities<'_>, action: Action, names: &Names) -> Result<
         A::DeletePolicy => iam.delete_policy(arn).await,
         _ => {
             let (kind, name) = match fields(action)[0] {
-                Field::User => (HolderKind::User, user),
-                Field::Group => (HolderKind::Group, group),
-                Field::Role => (HolderKind::Role, role),
+                Field::User => (PolicyHolderKind::User, user),
+                Field::Group => (PolicyHolderKind::Group, group),
+                Field::Role => (PolicyHolderKind::Role, role),
                 Field::Policy => return iam.policy(action, arn).await.map(drop),
             };
             let attached = action.name().starts_with("Attach");
@@ -272,8 +272,8 @@ impl Site {
 
     /// A user with just these statements.
     async fn caller(&self, name: &str, statements: &[&str]) -> Caller {
-        let holder = Holder {
-            kind: HolderKind::User,
+        let holder = PolicyHolder {
+            kind: PolicyHolderKind::User,
             tenant: none().clone(),
             name: name.into(),
         };
@@ -540,7 +540,7 @@ fn who_manages_the_tenant_finds_accounts_and_nobody_in_them() {
         let iam = site.rig.store.identities(&bob).await.expect("a user");
         for name in ["ann".to_owned(), UserId(10).to_string()] {
             let found = iam
-                .find(Action::PutUserPolicy, HolderKind::User, &name)
+                .find(Action::PutUserPolicy, PolicyHolderKind::User, &name)
                 .await;
             assert_eq!(found.expect("found").name, "ann");
         }
@@ -557,8 +557,8 @@ fn a_session_of_a_role_is_not_the_user_of_its_name() {
     run(async {
         let site = Site::new(409).await;
         let accounts = site.rig.store.accounts();
-        let role = Holder {
-            kind: HolderKind::Role,
+        let role = PolicyHolder {
+            kind: PolicyHolderKind::Role,
             tenant: none().clone(),
             name: "ann/Target".into(),
         };

@@ -11,8 +11,10 @@ use dewar_journal::{JournalConfig, JournalState};
 use dewar_types::Layout;
 
 use super::{bucket, content, get, put_request, run, user};
-use crate::api::Expect;
-use crate::engine::{Engine, EngineConfig, Folder, Folders, LiveFolders, Outlook, Work};
+use crate::api::ExpectedContent;
+use crate::engine::{
+    BackgroundWork, DiskObserver, Engine, EngineConfig, Folder, Folders, LiveFolders,
+};
 
 pub(super) const DEWAR: DewarId = DewarId(7);
 
@@ -53,7 +55,7 @@ impl Mounts {
     }
 }
 
-impl Outlook for Mounts {
+impl DiskObserver for Mounts {
     fn look(&self, folder: usize) -> BoxFuture<'_, Folder> {
         let disk: Arc<dyn Disk> = Arc::new(self.world.disk(self.disks[folder]));
         Box::pin(Folder::look_again(format!("folder{folder}"), Ok(disk)))
@@ -79,7 +81,7 @@ impl Open {
     ) -> Self {
         let env = world.env();
         let master = Arc::new(MasterKeys::generate(&*env.rng));
-        let engine = Engine::open(&env, config, DEWAR, &before, master, Work::On).await;
+        let engine = Engine::open(&env, config, DEWAR, &before, master, BackgroundWork::On).await;
         let engine = engine.expect("opened");
         let folders = LiveFolders::new(before, &engine);
         engine.keep_looking(Arc::clone(&folders), later).await;
@@ -101,7 +103,10 @@ impl Open {
             let mut upload = store.put(ann, request).await.expect("begun");
             let bytes = content(len, name.len() as u64);
             upload.write(bytes).await.expect("taken");
-            upload.commit(Expect::default()).await.expect("put");
+            upload
+                .commit(ExpectedContent::default())
+                .await
+                .expect("put");
         }
     }
 

@@ -12,8 +12,8 @@ use dewar_journal::JournalConfig;
 use dewar_types::{Layout, Result};
 
 use super::{bucket, content, object, run, user};
-use crate::api::{Attributes, DeleteRequest, Expect, PutRequest, WriteCondition};
-use crate::engine::{Engine, EngineConfig, Folder, Folders, Work};
+use crate::api::{DeleteRequest, ExpectedContent, ObjectMetadata, PutRequest, WriteCondition};
+use crate::engine::{BackgroundWork, Engine, EngineConfig, Folder, Folders};
 
 const DEWAR: DewarId = DewarId(7);
 
@@ -47,7 +47,7 @@ async fn opened(world: &SimWorld) -> (Engine, Caller) {
         .expect("formatted");
     let found = folders(world).await;
     let master = Arc::new(MasterKeys::generate(&*env.rng));
-    let engine = Engine::open(&env, &config(), DEWAR, &found, master, Work::On)
+    let engine = Engine::open(&env, &config(), DEWAR, &found, master, BackgroundWork::On)
         .await
         .expect("opened");
     let store = engine.store();
@@ -63,17 +63,17 @@ async fn put(engine: &Engine, ann: &Caller, key: &str, len: usize) -> Result<()>
     let request = PutRequest {
         object: object(key),
         size: Some(len as u64),
-        attributes: Attributes::default(),
+        attributes: ObjectMetadata::default(),
         want: AlgorithmSet::EMPTY,
         checksum: None,
         condition: WriteCondition::default(),
-        marks: crate::api::Marks::default(),
+        marks: crate::api::VersionAttributes::default(),
         acl: None,
         encryption: None,
     };
     let mut upload = engine.store().put(ann, request).await?;
     upload.write(content(len, 1)).await?;
-    upload.commit(Expect::default()).await?;
+    upload.commit(ExpectedContent::default()).await?;
     Ok(())
 }
 

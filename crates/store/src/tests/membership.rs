@@ -11,7 +11,7 @@ use dewar_types::{DiskId, ErrorKind, Result};
 
 use super::joining::{DEWAR, Mounts, Open, config, pool};
 use super::run;
-use crate::engine::{Engine, EngineConfig, Refusal};
+use crate::engine::{DiskRefusal, Engine, EngineConfig};
 use crate::upkeep::UpkeepConfig;
 
 const ALL: [&str; 2] = ["kept", "later"];
@@ -534,7 +534,7 @@ fn disks_are_known_by_what_is_on_them() {
         let identity = world.disk(6).peek(IDENTITY_FILE).expect("kept");
         let identity = dewar_data::pool::Identity::parse(&identity).expect("whole");
         let refusal = open.engine.membership().refusal("foreign", &identity);
-        assert_eq!(refusal, Some(Refusal::OtherDewar(DewarId(99))));
+        assert_eq!(refusal, Some(DiskRefusal::OtherDewar(DewarId(99))));
         assert_eq!(world.disk(6).paths(), [IDENTITY_FILE]);
     });
 }
@@ -550,7 +550,7 @@ fn one_disk_in_two_folders_is_refused_at_the_start() {
         let folders = mounts.all().await;
         let env = world.env();
         let master = Arc::new(dewar_auth::MasterKeys::generate(&*env.rng));
-        let work = crate::engine::Work::On;
+        let work = crate::engine::BackgroundWork::On;
         let opened = Engine::open(&env, &config(), DEWAR, &folders, master, work).await;
         let error = opened.expect_err("which of the two?");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
@@ -586,7 +586,7 @@ fn a_loss_that_is_accepted_begins_anew() {
         let mounts = Mounts::plain(&world);
         let folders = mounts.all().await;
         let master = Arc::new(dewar_auth::MasterKeys::generate(&*env.rng));
-        let work = crate::engine::Work::On;
+        let work = crate::engine::BackgroundWork::On;
         let config = quick();
         let refused = Engine::open(&env, &config, DEWAR, &folders, Arc::clone(&master), work);
         assert_eq!(

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_auth::{Caller, Credentials, MasterKeys, Origin};
+use dewar_auth::{Caller, CredentialStore, MasterKeys, Origin};
 use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
@@ -38,24 +38,24 @@ use dewar_data::segment::Segments;
 use dewar_env::disk::sim::SimWorld;
 use dewar_meta::kv::MemoryKv;
 use dewar_meta::ns::record::{CopyState, VersionRecord};
-use dewar_meta::ns::{Extra, Tree};
+use dewar_meta::ns::{DataChanges, Tree};
 use dewar_types::{
     BlobId, BucketName, ByteRange, DiskId, Layout, ObjectKey, RangeSpec, Result, UserId,
 };
 
 use crate::api::{
-    Attributes, BucketRef, DeleteRequest, Expect, GetRequest, ListRequest, Marks, ObjectInfo,
-    ObjectRef, PutRequest, ReadCondition, WriteCondition,
+    BucketRef, DeleteRequest, ExpectedContent, GetRequest, ListRequest, ObjectInfo, ObjectMetadata,
+    ObjectRef, PutRequest, ReadCondition, VersionAttributes, WriteCondition,
 };
 use crate::upkeep::UpkeepConfig;
 use crate::workers::Workers;
-use crate::{BlobTable, JournalHold, Parts, Store, Upload};
+use crate::{BlobTable, JournalPin, Store, StoreParts, Upload};
 
 pub(crate) const SMALL: u32 = 10_000;
 
 struct NoJournal;
 
-impl JournalHold for NoJournal {
+impl JournalPin for NoJournal {
     fn last_seq(&self) -> u64 {
         0
     }
@@ -112,7 +112,7 @@ impl Rig {
         let table = Arc::new(table);
         let segments = Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _);
         let master = Arc::new(MasterKeys::generate(&*env.rng));
-        let store = Store::new(Parts {
+        let store = Store::new(StoreParts {
             env,
             kv,
             tree,
@@ -153,7 +153,7 @@ impl Rig {
         for part in bytes.chunks(7_000) {
             upload.write(bytes.slice_ref(part)).await?;
         }
-        upload.commit(Expect::default()).await
+        upload.commit(ExpectedContent::default()).await
     }
 
     pub(crate) async fn read(&self, request: GetRequest) -> Result<(ObjectInfo, ByteRange, Bytes)> {
@@ -192,7 +192,7 @@ impl Rig {
         for copy in &mut copies {
             copy.state = CopyState::Nearline;
         }
-        let extra = Extra::default();
+        let extra = DataChanges::default();
         let moved = tree
             .relocate(&bucket, &object.key, was.id, &copies, &extra)
             .await;
@@ -272,10 +272,10 @@ pub(crate) fn bucket(name: &str) -> BucketRef {
 pub(crate) fn put_request(key: &str) -> PutRequest {
     PutRequest {
         encryption: None,
-        marks: Marks::default(),
+        marks: VersionAttributes::default(),
         object: object(key),
         size: None,
-        attributes: Attributes::default(),
+        attributes: ObjectMetadata::default(),
         want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
         checksum: None,
         condition: WriteCondition::default(),

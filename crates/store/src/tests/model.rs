@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::{Rig, content, object, run};
-use crate::api::{CopyRequest, Marks, ReadCondition, RenameRequest, WriteCondition};
+use crate::api::{CopyRequest, ReadCondition, RenameRequest, VersionAttributes, WriteCondition};
 
 const KEYS: [&str; 6] = ["a", "a/b", "a/c/d", "b", "b/", "c/x"];
 
@@ -55,7 +55,7 @@ proptest! {
                             encryption: None,
                             source_key: None,
                             source_version: None,
-                            marks: Marks::default(),
+                            marks: VersionAttributes::default(),
                             source: object(KEYS[from]),
                             source_condition: ReadCondition::default(),
                             target: object(KEYS[to]),

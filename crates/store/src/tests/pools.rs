@@ -18,11 +18,14 @@ use super::joining::{DEWAR, config};
 use super::membership::{dynamic, id_of, shards};
 use super::{bucket, content, get, object, put_request, run, user};
 use crate::api::{
-    Attributes, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, Expect, Marks,
-    ObjectInfo, PutRequest, ReadCondition, UploadPartRequest, WriteCondition,
+    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ExpectedContent, ObjectInfo,
+    ObjectMetadata, PutRequest, ReadCondition, UploadPartRequest, VersionAttributes,
+    WriteCondition,
 };
 use crate::encryption::Encryption;
-use crate::engine::{Engine, EngineConfig, Folder, Folders, LiveFolders, Outlook, Work};
+use crate::engine::{
+    BackgroundWork, DiskObserver, Engine, EngineConfig, Folder, Folders, LiveFolders,
+};
 use crate::file::{FileWrite, WriteMode};
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::LifecycleConfig;
@@ -76,7 +79,7 @@ fn uneven() -> EngineConfig {
 
 struct Mounts(SimWorld);
 
-impl Outlook for Mounts {
+impl DiskObserver for Mounts {
     fn look(&self, folder: usize) -> BoxFuture<'_, Folder> {
         let disk: Arc<dyn Disk> = Arc::new(self.0.disk(folder));
         let pool = if folder < MAIN { 0 } else { ARCHIVE };
@@ -138,7 +141,7 @@ impl Two {
     ) -> (Engine, Arc<LiveFolders>) {
         let (env, before) = (world.env(), folders(world).await);
         let master = Arc::clone(master);
-        let engine = Engine::open(&env, config, DEWAR, &before, master, Work::On).await;
+        let engine = Engine::open(&env, config, DEWAR, &before, master, BackgroundWork::On).await;
         let engine = engine.expect("opened");
         let folders = LiveFolders::new(before, &engine);
         let later = Arc::new(Mounts(world.clone()));
@@ -163,9 +166,9 @@ impl Two {
 
     fn request(&self, key: &str, class: Option<&str>) -> PutRequest {
         PutRequest {
-            marks: Marks {
+            marks: VersionAttributes {
                 storage_class: class.map(str::to_owned),
-                ..Marks::default()
+                ..VersionAttributes::default()
             },
             ..put_request(key)
         }
@@ -174,7 +177,7 @@ impl Two {
     async fn put_as(&self, request: PutRequest, bytes: &Bytes) -> Result<ObjectInfo> {
         let mut upload = self.engine.store().put(&self.ann, request).await?;
         upload.write(bytes.clone()).await?;
-        upload.commit(Expect::default()).await
+        upload.commit(ExpectedContent::default()).await
     }
 
     async fn put(&self, key: &str, class: Option<&str>, len: usize) -> Result<ObjectInfo> {
@@ -431,7 +434,7 @@ async fn upload_in_parts(
             &two.ann,
             CreateUploadRequest {
                 object: object("parts"),
-                attributes: Attributes::default(),
+                attributes: ObjectMetadata::default(),
                 marks: two.request("parts", class).marks,
                 checksum: None,
                 composite: false,
@@ -456,7 +459,7 @@ async fn upload_in_parts(
         part.write(content(len, number.into()))
             .await
             .expect("taken");
-        let part = part.commit(Expect::default()).await.expect("put");
+        let part = part.commit(ExpectedContent::default()).await.expect("put");
         parts.push(CompletePart {
             number,
             etag: part.etag.clone(),

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use dewar_meta::kv::Require;
+use dewar_meta::kv::Precondition;
 use dewar_meta::ns::record::Counter;
-use dewar_meta::ns::record::Scope;
+use dewar_meta::ns::record::CounterScope;
 use dewar_meta::ns::{Actor, Quota, RenameOptions};
 use dewar_types::{BlobId, ErrorKind, GroupId, ObjectKey, TenantName, UserId};
 
@@ -43,9 +43,9 @@ fn a_directory_that_was_renamed_before_it_was_counted_is_found_and_counted() {
         // The process ends before it counts, and the directory above is renamed.
         let place = key("above/limited");
         let marked = tree.mark_space(&actor, &first, &place, quota).await;
-        let scope = Scope::Space(marked.expect("marked"));
+        let scope = CounterScope::Space(marked.expect("marked"));
         // As after a start: that anything is limited is known.
-        tree.limit(Scope::Bucket(first.id), quota)
+        tree.limit(CounterScope::Bucket(first.id), quota)
             .await
             .expect("limited");
         let (from, to) = (key("above"), key("elsewhere"));
@@ -98,8 +98,8 @@ fn a_group_that_is_charged_stays_and_one_that_goes_leaves_its_places_to_nobody()
         assert_eq!(error.kind(), ErrorKind::Conflict);
         assert!(error.message().contains("1 objects"), "{error}");
         // The batch itself sees what came after all was looked at.
-        let nothing = [Require::AtMost {
-            counter: Counter::Bytes(Scope::Group(first)).key(),
+        let nothing = [Precondition::AtMost {
+            counter: Counter::Bytes(CounterScope::Group(first)).key(),
             max: 0,
         }];
         let error = accounts.remove_group(&none, "muons", &nothing).await;

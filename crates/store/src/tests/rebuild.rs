@@ -10,7 +10,7 @@ use super::disaster::{
     DEWAR, DISKS, Scene, blobs, check, config, folders, master, read, rebuild, try_open, wipe,
 };
 use super::{content, run};
-use crate::engine::{Engine, JournalFound, Rebuild, Way, Work};
+use crate::engine::{BackgroundWork, Engine, JournalCondition, Rebuild, RebuildMethod};
 use crate::salvage::{Finding, KEPT_BUCKET};
 
 const CATALOG: [&str; 2] = ["journal/", "index/"];
@@ -48,10 +48,10 @@ fn a_catalog_whose_copies_are_damaged_is_rebuilt_exactly() {
         assert!(looked.diagnosis.way.is_exact(), "{looked:?}");
         assert!(looked.diagnosis.index.expect("there").bad_pieces > 0);
         let (report, findings) = rebuild(&world, true, false).await.expect("rebuilt");
-        assert!(matches!(report.diagnosis.way, Way::Exact { .. }));
+        assert!(matches!(report.diagnosis.way, RebuildMethod::Exact { .. }));
         assert!(matches!(
             report.diagnosis.journal,
-            JournalFound::Whole { .. }
+            JournalCondition::Whole { .. }
         ));
         assert_eq!(
             report.salvaged.expect("looked at").totals.objects,
@@ -75,9 +75,9 @@ fn a_young_catalog_is_rebuilt_from_its_journal() {
         scene.fill().await;
         let (world, expected) = scene.end(false, 1).await;
         wipe(&world, &["index/"]);
-        assert!(try_open(&world, Work::Off).await.is_err());
+        assert!(try_open(&world, BackgroundWork::Off).await.is_err());
         let (report, _) = rebuild(&world, true, false).await.expect("rebuilt");
-        assert!(matches!(report.diagnosis.way, Way::Exact { .. }));
+        assert!(matches!(report.diagnosis.way, RebuildMethod::Exact { .. }));
         check(&world.kill(3), &expected).await;
     });
 }
@@ -104,11 +104,13 @@ fn with_nothing_left_the_blobs_tell() {
         expected.remove("unsealed");
         wipe(&world, &CATALOG);
         let before = blobs(&world);
-        let error = try_open(&world, Work::Off).await.expect_err("no journal");
+        let error = try_open(&world, BackgroundWork::Off)
+            .await
+            .expect_err("no journal");
         assert_eq!(error.kind(), ErrorKind::NotFound);
 
         let (looked, _) = rebuild(&world, false, false).await.expect("looked");
-        assert_eq!(looked.diagnosis.way, Way::Blobs);
+        assert_eq!(looked.diagnosis.way, RebuildMethod::Blobs);
         assert!(
             world
                 .disk(0)
@@ -241,7 +243,7 @@ fn a_salvage_may_be_cut_short_anywhere() {
                 world = world.crash(seed * 100 + lives);
                 if lives == 2 {
                     // A server that is started in between sweeps nothing away.
-                    if let Ok(engine) = try_open(&world, Work::On).await {
+                    if let Ok(engine) = try_open(&world, BackgroundWork::On).await {
                         tokio::time::sleep(Duration::from_secs(60)).await;
                         drop(engine);
                         world = world.kill(seed);
@@ -277,7 +279,7 @@ fn an_index_without_a_journal_is_a_snapshot() {
             .expect("closed");
         scene.engine = {
             let world = scene.world.kill(8);
-            let engine = try_open(&world, Work::On).await.expect("opens");
+            let engine = try_open(&world, BackgroundWork::On).await.expect("opens");
             scene.world = world;
             engine
         };
@@ -291,7 +293,7 @@ fn an_index_without_a_journal_is_a_snapshot() {
         let refused = rebuild(&world, true, false).await.expect_err("a loss");
         assert!(refused.to_string().contains("up to batch"), "{refused}");
         let (report, findings) = rebuild(&world, true, true).await.expect("rebuilt");
-        assert!(matches!(report.diagnosis.way, Way::Index { .. }));
+        assert!(matches!(report.diagnosis.way, RebuildMethod::Index { .. }));
         assert_eq!(
             report.salvaged.expect("looked at").totals.objects,
             2,
@@ -325,7 +327,7 @@ fn a_part_of_the_journal_is_taken_when_that_is_accepted() {
         assert_eq!(refused.kind(), ErrorKind::Unavailable);
         let (report, findings) = rebuild(&world, true, true).await.expect("rebuilt");
         assert!(
-            matches!(report.diagnosis.way, Way::Journal { .. }),
+            matches!(report.diagnosis.way, RebuildMethod::Journal { .. }),
             "{report:?}"
         );
         // 4+2 on three disks: what was laid out over all six cannot be read.

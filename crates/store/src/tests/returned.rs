@@ -197,7 +197,7 @@ fn what_cannot_be_taken_back_is_refused_in_its_own_words() {
         refused(7, ErrorKind::InvalidArgument, "another Dewar").await;
         let id = id_of(&world, 3);
         // The power failed before it was seen what lies where: until then nothing can be removed.
-        while !open.engine.store().hollow().is_empty() {
+        while !open.engine.store().lost_shard_dirs().is_empty() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         membership.remove(id).await.expect("removed");

@@ -8,7 +8,7 @@ use crate::api::{
     CompletePart, CompleteRequest, CreateUploadRequest, RenameRequest, UploadPartRequest,
     Versioning,
 };
-use crate::{Encryption, StillWrapped};
+use crate::{Encryption, PendingRewraps};
 
 /// As an administrator does it, without the file; the key that was current until now.
 async fn rotate(rig: &Rig) -> MasterKeyId {
@@ -20,7 +20,7 @@ async fn rotate(rig: &Rig) -> MasterKeyId {
     old
 }
 
-async fn needed(rig: &Rig, id: MasterKeyId) -> StillWrapped {
+async fn needed(rig: &Rig, id: MasterKeyId) -> PendingRewraps {
     rig.store.old_key_needed(id).await.expect("counted")
 }
 
@@ -35,8 +35,8 @@ async fn put(rig: &Rig, key: &str, bytes: &Bytes) {
 fn upload_request() -> CreateUploadRequest {
     CreateUploadRequest {
         object: object("joined"),
-        attributes: Attributes::default(),
-        marks: Marks::default(),
+        attributes: ObjectMetadata::default(),
+        marks: VersionAttributes::default(),
         encryption: Some(Encryption::Dewar),
         checksum: None,
         composite: false,
@@ -78,7 +78,11 @@ fn everything_is_wrapped_anew_and_then_nothing_needs_the_old_key() {
         };
         let mut written = rig.store.upload_part(&rig.ann, part).await.expect("begun");
         written.write(texts[2].clone()).await.expect("written");
-        let etag = written.commit(Expect::default()).await.expect("kept").etag;
+        let etag = written
+            .commit(ExpectedContent::default())
+            .await
+            .expect("kept")
+            .etag;
         // It begins under the old key and ends under the new one.
         let slow = PutRequest {
             encryption: Some(Encryption::Dewar),
@@ -89,7 +93,7 @@ fn everything_is_wrapped_anew_and_then_nothing_needs_the_old_key() {
 
         let old = rotate(&rig).await;
         let found = needed(&rig, old).await;
-        let expected = StillWrapped {
+        let expected = PendingRewraps {
             access_keys: 3,
             versions: 6,
             uploads: 1,
@@ -100,14 +104,16 @@ fn everything_is_wrapped_anew_and_then_nothing_needs_the_old_key() {
         assert!(infos[1].id == old && infos[1].replaced.is_some() && !infos[1].done);
         rig.settle().await;
         let found = needed(&rig, old).await;
-        assert_eq!(found, StillWrapped::default());
+        assert_eq!(found, PendingRewraps::default());
         assert!(rig.store.master_key_infos().await.expect("read")[1].done);
         let alone = rig.store.master_keys().without(old).expect("it is there");
         rig.store.master_keys().take_up(&alone);
         rig.store.master_keys_changed().await.expect("noted");
         // What began under the old key ends without it.
-        slow.commit(Expect::default()).await.expect("committed");
-        assert_eq!(needed(&rig, old).await, StillWrapped::default());
+        slow.commit(ExpectedContent::default())
+            .await
+            .expect("committed");
+        assert_eq!(needed(&rig, old).await, PendingRewraps::default());
         let known = rig
             .store
             .access_key(&key)
@@ -163,7 +169,7 @@ fn what_is_written_meanwhile_is_not_lost() {
             }
         }
         rig.settle().await;
-        assert_eq!(needed(&rig, old).await, StillWrapped::default());
+        assert_eq!(needed(&rig, old).await, PendingRewraps::default());
         for n in 0..40 {
             let key = match n % 3 {
                 0 => format!("moved/{n}"),

@@ -17,8 +17,8 @@ use dewar_journal::JournalConfig;
 use dewar_types::Layout;
 
 use super::{bucket, content, get, object, put_request, run, user};
-use crate::api::{DeleteRequest, Expect, ListRequest, WriteCondition};
-use crate::engine::{Engine, EngineConfig, Folder, Folders, Work};
+use crate::api::{DeleteRequest, ExpectedContent, ListRequest, WriteCondition};
+use crate::engine::{BackgroundWork, Engine, EngineConfig, Folder, Folders};
 
 const DEWAR: DewarId = DewarId(0x5a3d_0001);
 const DISKS: usize = 3;
@@ -64,7 +64,7 @@ async fn open(world: &SimWorld) -> Engine {
     let env = world.env();
     let master = Arc::new(MasterKeys::generate(&*env.rng));
     let folders = look(world).await;
-    let engine = Engine::open(&env, &config(), DEWAR, &folders, master, Work::On).await;
+    let engine = Engine::open(&env, &config(), DEWAR, &folders, master, BackgroundWork::On).await;
     engine.expect("opened")
 }
 
@@ -72,7 +72,10 @@ async fn put(engine: &Engine, ann: &Caller, key: &str, bytes: Bytes) {
     let request = put_request(key);
     let mut upload = engine.store().put(ann, request).await.expect("begun");
     upload.write(bytes).await.expect("taken");
-    upload.commit(Expect::default()).await.expect("put");
+    upload
+        .commit(ExpectedContent::default())
+        .await
+        .expect("put");
 }
 
 async fn check(engine: &Engine, ann: &Caller) {

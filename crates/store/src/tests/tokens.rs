@@ -33,7 +33,7 @@ fn worst(ledger: &Ledger) -> i32 {
 }
 
 fn doubts(open: &Open) -> usize {
-    open.engine.store().in_doubt().len()
+    open.engine.store().unverified().len()
 }
 
 /// Until nothing is in doubt and all is whole.

@@ -9,7 +9,7 @@ use dewar_env::disk::sim::SimOp;
 use dewar_types::{BlobId, DiskId, ErrorKind};
 
 use super::{Rig, content, run};
-use crate::upkeep::{Decision, Freed, Ledger, LedgerDepth, UpkeepConfig};
+use crate::upkeep::{Decision, Ledger, LedgerDepth, PendingFree, UpkeepConfig};
 use crate::workers::Workers;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -410,7 +410,7 @@ fn what_is_half_freed_is_neither_bad_nor_at_risk() {
         let mut rig = Rig::new(9).await;
         filled(&rig).await;
         let before = ledger(&rig).await;
-        assert_eq!(before.freeing, Freed::default());
+        assert_eq!(before.freeing, PendingFree::default());
         // The process ends in the middle of freeing: files are gone, record and queue are not.
         let files = rig.files();
         assert!(rig.delete("dir/large0").await.expect("deleted"));
@@ -447,6 +447,6 @@ fn what_is_half_freed_is_neither_bad_nor_at_risk() {
         rig.settle().await;
         let bad: u64 = rig.store.scrub_status().iter().map(|(_, s)| s.bad).sum();
         assert_eq!(bad, 0);
-        assert_eq!(ledger(&rig).await.freeing, Freed::default());
+        assert_eq!(ledger(&rig).await.freeing, PendingFree::default());
     });
 }

@@ -5,9 +5,9 @@ use dewar_types::{ErrorKind, RangeSpec};
 
 use super::{Rig, SMALL, bucket, content, get, get_range, object, put_request, run};
 use crate::api::{
-    Attributes, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ETag, Emptiness,
-    Expect, GetRequest, ListPartsRequest, Marks, PutRequest, ReadCondition, RenameRequest,
-    UploadPartRequest, WriteCondition,
+    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ETag, Emptiness,
+    ExpectedContent, GetRequest, ListPartsRequest, ObjectMetadata, PutRequest, ReadCondition,
+    RenameRequest, UploadPartRequest, VersionAttributes, WriteCondition,
 };
 use crate::file::{FileWrite, WriteMode};
 
@@ -56,7 +56,7 @@ fn what_the_client_says_must_be_so() {
                 let request = put_request("key");
                 let mut upload = rig.store.put(&rig.ann, request).await.expect("begun");
                 upload.write(bytes.clone()).await.expect("taken");
-                let error = upload.commit(Expect { size, digests }).await;
+                let error = upload.commit(ExpectedContent { size, digests }).await;
                 assert_eq!(error.expect_err("refused").kind(), kind);
             }
         }
@@ -103,7 +103,10 @@ fn conditions_decide() {
             .expect("begun");
         late.write(content(50_000, 3)).await.expect("taken");
         rig.put("key", &content(5, 1)).await.expect("faster");
-        let error = late.commit(Expect::default()).await.expect_err("late");
+        let error = late
+            .commit(ExpectedContent::default())
+            .await
+            .expect_err("late");
         assert_eq!(error.kind(), ErrorKind::Precondition);
         rig.delete("key").await.expect("deleted");
         rig.assert_empty().await;
@@ -121,13 +124,13 @@ fn copies_share_bytes_and_renames_move_them() {
                 encryption: None,
                 source_key: None,
                 source_version: None,
-                marks: Marks::default(),
+                marks: VersionAttributes::default(),
                 source: object("from"),
                 source_condition: ReadCondition::default(),
                 target: object("dir/to"),
-                attributes: Some(Attributes {
+                attributes: Some(ObjectMetadata {
                     content_type: Some("a/b".to_owned()),
-                    ..Attributes::default()
+                    ..ObjectMetadata::default()
                 }),
                 checksum: None,
                 condition: WriteCondition::default(),
@@ -174,9 +177,9 @@ fn uploads_in_parts_are_joined_read_by_part_and_freed() {
         let rig = Rig::new(5).await;
         let create = CreateUploadRequest {
             encryption: None,
-            marks: Marks::default(),
+            marks: VersionAttributes::default(),
             object: object("big"),
-            attributes: Attributes::default(),
+            attributes: ObjectMetadata::default(),
             checksum: Some(Algorithm::Crc32c),
             composite: false,
             acl: None,
@@ -207,7 +210,10 @@ fn uploads_in_parts_are_joined_read_by_part_and_freed() {
                 .await
                 .expect("begun");
             writing.write(whole.slice(range)).await.expect("taken");
-            writing.commit(Expect::default()).await.expect("kept");
+            writing
+                .commit(ExpectedContent::default())
+                .await
+                .expect("kept");
         }
         for (number, two) in (1..).zip(cuts.windows(2)) {
             let mut writing = rig
@@ -219,7 +225,10 @@ fn uploads_in_parts_are_joined_read_by_part_and_freed() {
                 .write(whole.slice(two[0]..two[1]))
                 .await
                 .expect("taken");
-            let listed = writing.commit(Expect::default()).await.expect("kept");
+            let listed = writing
+                .commit(ExpectedContent::default())
+                .await
+                .expect("kept");
             parts.push(CompletePart {
                 number,
                 etag: listed.etag,
@@ -295,9 +304,9 @@ fn a_reader_finishes_although_its_small_part_was_deleted() {
         let rig = Rig::new(4).await;
         let create = CreateUploadRequest {
             encryption: None,
-            marks: Marks::default(),
+            marks: VersionAttributes::default(),
             object: object("parts"),
-            attributes: Attributes::default(),
+            attributes: ObjectMetadata::default(),
             checksum: None,
             composite: false,
             acl: None,
@@ -319,7 +328,10 @@ fn a_reader_finishes_although_its_small_part_was_deleted() {
             let writing = rig.store.upload_part(&rig.ann, request).await;
             let mut writing = writing.expect("begun");
             writing.write(whole.slice(range)).await.expect("taken");
-            let listed = writing.commit(Expect::default()).await.expect("kept");
+            let listed = writing
+                .commit(ExpectedContent::default())
+                .await
+                .expect("kept");
             parts.push(CompletePart {
                 number,
                 etag: listed.etag,

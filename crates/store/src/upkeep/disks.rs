@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use dewar_env::DiskState;
-use dewar_meta::kv::{Batch, CommitError, Require, Scan};
+use dewar_meta::kv::{Batch, CommitError, Precondition, Scan};
 use dewar_meta::ns::keys;
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, Result};
 use minicbor::{Decode, Encode};
 
-use super::encodings::Encoding;
-use super::returned::RETURNED;
+use super::blob_index::Encoding;
+use super::readmit::RETURNED;
+use super::redundancy::DiskView;
 use super::scrub::PROGRESS;
-use super::standing::Disks;
-use super::tokens::{DOUBT, decode_doubt};
+use super::stale_disk::{DOUBT, decode_doubt};
 use crate::{Inner, Store};
 
 /// The kind of `D` record that holds a [`Decision`].
@@ -58,10 +58,10 @@ pub enum Decision {
 
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
-    pub(super) leaving: BTreeSet<DiskId>,
+    pub(super) draining: BTreeSet<DiskId>,
     /// Of those, the ones to be removed when they are empty.
     pub(super) replaced: BTreeSet<DiskId>,
-    pub(super) gone: BTreeSet<DiskId>,
+    pub(super) removed: BTreeSet<DiskId>,
     /// Taken back, and not looked through yet.
     pub(super) returned: BTreeSet<DiskId>,
 }
@@ -100,7 +100,7 @@ impl Inner {
             reverse: false,
         };
         let mut found = Decisions::default();
-        let mut doubts = BTreeMap::new();
+        let mut unverified = BTreeMap::new();
         let mut passes = BTreeMap::new();
         for (key, value) in self.tree.kv().scan(scan).await?.pairs {
             let (disk, what) = keys::parse_disk(&key)?;
@@ -108,7 +108,7 @@ impl Inner {
                 found.returned.insert(disk);
             }
             if what == DOUBT {
-                doubts.insert(disk, decode_doubt(disk, &value)?);
+                unverified.insert(disk, decode_doubt(disk, &value)?);
             }
             if what == PROGRESS {
                 passes.insert(disk, self.decode_progress(disk, &value)?);
@@ -121,17 +121,17 @@ impl Inner {
                 Error::with_source(ErrorKind::Corrupt, what, error)
             })?;
             match decision {
-                Decision::Drain => found.leaving.insert(disk),
-                Decision::Remove => found.gone.insert(disk),
-                Decision::Replace => found.leaving.insert(disk) && found.replaced.insert(disk),
+                Decision::Drain => found.draining.insert(disk),
+                Decision::Remove => found.removed.insert(disk),
+                Decision::Replace => found.draining.insert(disk) && found.replaced.insert(disk),
             };
         }
         self.blobs.placement().avoid(found.avoided());
         self.upkeep.emptied.lock().clear();
         *self.upkeep.decisions.lock() = found;
-        let mut known = self.upkeep.doubts.lock();
-        known.retain(|disk, _| doubts.contains_key(disk));
-        for (disk, doubt) in doubts {
+        let mut known = self.upkeep.unverified.lock();
+        known.retain(|disk, _| unverified.contains_key(disk));
+        for (disk, doubt) in unverified {
             // What was read since is known better here than in the catalog.
             let same = known.get(&disk).is_some_and(|at| at.doubt == doubt);
             if !same {
@@ -155,17 +155,17 @@ impl Inner {
     }
 
     /// The disks as they are now.
-    pub(super) fn disks(&self) -> Disks {
+    pub(super) fn disks(&self) -> DiskView {
         let out = self.out();
         let decisions = self.upkeep.decisions.lock();
-        Disks::new(
+        DiskView::new(
             self.blobs.pool(),
             &self.blobs.placement().space(),
-            &decisions.leaving,
-            &decisions.gone,
+            &decisions.draining,
+            &decisions.removed,
             out,
         )
-        .without(&self.hollow())
+        .without(&self.lost_shard_dirs())
         .doubting(self.unverified(), self.settled())
     }
 
@@ -208,14 +208,14 @@ impl Inner {
     /// Looks at every encoding with what is known to be wrong with it.
     pub(super) async fn for_each_encoding(
         &self,
-        mut look: impl FnMut(&Encoding, &dewar_data::blob::Findings),
+        mut look: impl FnMut(&Encoding, &dewar_data::blob::KnownBadShards),
     ) -> Result<()> {
         let mut from = BlobId(0);
         loop {
             let page = self.table.encodings(from, PAGE).await?;
             let findings = self.findings_of(&page.encodings).await?;
             for encoding in &page.encodings {
-                let none = dewar_data::blob::Findings::default();
+                let none = dewar_data::blob::KnownBadShards::default();
                 look(encoding, findings.get(&encoding.record.id).unwrap_or(&none));
             }
             match page.next {
@@ -229,7 +229,7 @@ impl Inner {
     pub(super) async fn findings_of(
         &self,
         encodings: &[Encoding],
-    ) -> Result<BTreeMap<BlobId, dewar_data::blob::Findings>> {
+    ) -> Result<BTreeMap<BlobId, dewar_data::blob::KnownBadShards>> {
         let mut known = BTreeMap::new();
         let (Some(first), Some(last)) = (encodings.first(), encodings.last()) else {
             return Ok(known);
@@ -249,17 +249,17 @@ impl Inner {
 impl Decisions {
     /// What was decided about a disk.
     fn about(&self, disk: DiskId) -> Option<Decision> {
-        if self.gone.contains(&disk) {
+        if self.removed.contains(&disk) {
             Some(Decision::Remove)
         } else if self.replaced.contains(&disk) {
             Some(Decision::Replace)
         } else {
-            self.leaving.contains(&disk).then_some(Decision::Drain)
+            self.draining.contains(&disk).then_some(Decision::Drain)
         }
     }
 
     fn avoided(&self) -> BTreeSet<DiskId> {
-        self.leaving.union(&self.gone).copied().collect()
+        self.draining.union(&self.removed).copied().collect()
     }
 }
 
@@ -345,7 +345,7 @@ impl Store {
         }
         let old_id = Bytes::copy_from_slice(&old.0.to_be_bytes());
         let mut batch = Batch {
-            require: vec![Require::absent(note.clone())],
+            require: vec![Precondition::absent(note.clone())],
             puts: vec![(note, old_id)],
             frees: true,
             ..Batch::default()
@@ -376,7 +376,7 @@ impl Store {
             return Ok(Some(member.pool));
         }
         let mut pool = None;
-        let look = |encoding: &Encoding, _: &dewar_data::blob::Findings| {
+        let look = |encoding: &Encoding, _: &dewar_data::blob::KnownBadShards| {
             if encoding.record.disks.contains(&disk) {
                 pool = Some(encoding.record.pool);
             }
@@ -387,14 +387,14 @@ impl Store {
 
     /// Disks whose folder of shards was lost: what of it is left is being looked for.
     #[must_use]
-    pub fn hollow(&self) -> BTreeSet<DiskId> {
-        self.inner.hollow()
+    pub fn lost_shard_dirs(&self) -> BTreeSet<DiskId> {
+        self.inner.lost_shard_dirs()
     }
 
     /// Disks that were removed.
     #[must_use]
     pub fn removed(&self) -> BTreeSet<DiskId> {
-        self.inner.upkeep.decisions.lock().gone.clone()
+        self.inner.upkeep.decisions.lock().removed.clone()
     }
 
     /// What was decided about a disk.
@@ -406,7 +406,7 @@ impl Store {
     /// Disks that are being replaced and can be removed now, unless that would lose something:
     /// nothing is on them any more, or they have been away for too long.
     #[must_use]
-    pub fn ripe(&self) -> Vec<DiskId> {
+    pub fn removable(&self) -> Vec<DiskId> {
         let inner = &self.inner;
         let out = inner.out();
         let emptied = inner.upkeep.emptied.lock();
@@ -474,7 +474,7 @@ impl Store {
         let decisions = {
             let decisions = inner.upkeep.decisions.lock();
             let mut all: BTreeMap<DiskId, Decision> = BTreeMap::new();
-            let decided = decisions.leaving.iter().chain(&decisions.gone);
+            let decided = decisions.draining.iter().chain(&decisions.removed);
             all.extend(decided.filter_map(|id| Some((*id, decisions.about(*id)?))));
             all
         };

@@ -9,18 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dewar_data::blob::Checked;
+use dewar_data::blob::CheckOutcome;
 use dewar_data::pace::Pace;
 use dewar_meta::kv::Scan;
 use dewar_meta::ns::keys;
 use dewar_meta::ns::record::{Entry, Record, VersionRecord};
 use dewar_types::{BlobId, DiskId, ErrorKind, Result, Timestamp};
 
-use super::at_risk::{AtRisk, Margins};
-use super::encodings::Encoding;
-use super::freeing::Freeing;
-use super::rot::RotLog;
-use super::scrub::Progress;
+use super::blob_index::Encoding;
+use super::corruption::CorruptionLog;
+use super::gc_queue::GcQueue;
+use super::scrub::ScrubProgress;
+use super::under_replicated::{Margins, UnderReplicated};
 use crate::{Inner, Store};
 
 /// Objects that are named.
@@ -54,10 +54,10 @@ pub struct Ledger {
     pub unsealed_bytes: u64,
     /// Blobs that nothing names any more and that are not freed yet: they are in no line, and what is
     /// gone of them already is not bad.
-    pub freeing: Freed,
+    pub freeing: PendingFree,
     /// Objects below full redundancy, the worst first, about [`NAMED_MAX`] of them where there are more.
     /// Only when asked for.
-    pub at_risk: Vec<Danger>,
+    pub at_risk: Vec<ObjectAtRisk>,
     /// Whether there were more.
     pub more: bool,
     /// Shards, pieces of the catalog index and files of the journal that were read for this ledger and found bad; only when
@@ -67,7 +67,7 @@ pub struct Ledger {
 
 /// What waits to be freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Freed {
+pub struct PendingFree {
     /// Blobs.
     pub blobs: u64,
     /// Their content in bytes.
@@ -92,7 +92,7 @@ pub struct LedgerLine {
 
 /// An object that could be lost to fewer failures than the layout is to survive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Danger {
+pub struct ObjectAtRisk {
     /// Failures left; negative when it cannot be read now.
     pub margin: i32,
     /// Its path.
@@ -144,7 +144,7 @@ impl Store {
         &self,
         depth: LedgerDepth,
         progress: &AtomicU64,
-    ) -> Result<(Ledger, AtRisk)> {
+    ) -> Result<(Ledger, UnderReplicated)> {
         let inner = &self.inner;
         inner.look_for_anchors().await;
         let mut ledger = Ledger {
@@ -156,7 +156,7 @@ impl Store {
         };
         let rebuilt = inner.rebuilt().await;
         ledger.unsettled = self.go_on_without(rebuilt, &mut ledger)?.is_some();
-        let mut freeing = Freeing::default();
+        let mut freeing = GcQueue::default();
         let queue = freeing.refresh(&inner.tree).await;
         self.go_on_without(queue, &mut ledger)?;
         let mut read = BTreeSet::new();
@@ -187,7 +187,7 @@ impl Store {
             let objects = inner.count_objects(&mut ledger, &margins).await;
             lacking = self.go_on_without(objects, &mut ledger)?;
         }
-        let mut rest = AtRisk::new(inner, margins, &lacking);
+        let mut rest = UnderReplicated::new(inner, margins, &lacking);
         while ledger.at_risk.len() < NAMED_MAX && !rest.is_over() {
             let named = rest.next(NAMED_MAX).await;
             let failed = named.is_err();
@@ -218,11 +218,11 @@ impl Inner {
     async fn count_encodings(
         &self,
         ledger: &mut Ledger,
-        freeing: &Freeing,
+        freeing: &GcQueue,
         read: &BTreeSet<DiskId>,
         trusted: &BTreeSet<DiskId>,
     ) -> Result<Margins> {
-        let mut progress: BTreeMap<DiskId, Progress> = BTreeMap::new();
+        let mut progress: BTreeMap<DiskId, ScrubProgress> = BTreeMap::new();
         for member in self.blobs.pool().members() {
             progress.insert(member.id, self.scrub_progress(member.id).await?);
         }
@@ -276,11 +276,11 @@ impl Inner {
     /// is bad: how much, and the disks of which all that there was could be read.
     async fn read_everything(
         &self,
-        freeing: &mut Freeing,
+        freeing: &mut GcQueue,
         progress: &AtomicU64,
     ) -> Result<(u64, BTreeSet<DiskId>)> {
         let pace = Pace::new(Arc::clone(&self.upkeep.demand), 0, 0);
-        let mut rot = RotLog::new("fsck");
+        let mut rot = CorruptionLog::new("fsck");
         let began = self.env.clock.now();
         let below = self.tree.ids().blob().await?;
         let mut proven: BTreeSet<DiskId> = self.blobs.pool().members().map(|m| m.id).collect();
@@ -320,9 +320,9 @@ impl Inner {
     async fn read_encoding(
         &self,
         encoding: &Encoding,
-        freeing: &mut Freeing,
+        freeing: &mut GcQueue,
         pace: &Pace,
-        rot: &mut RotLog,
+        rot: &mut CorruptionLog,
     ) -> Result<Vec<DiskId>> {
         let record = &encoding.record;
         let mut unread = Vec::new();
@@ -331,9 +331,9 @@ impl Inner {
             .map(async |shard| (shard, self.blobs.check(record, shard, pace).await));
         for (shard, checked) in futures_util::future::join_all(shards).await {
             match checked? {
-                Checked::Good => {}
-                Checked::Unreachable => unread.push(record.disks[shard]),
-                Checked::Damaged(damage) => {
+                CheckOutcome::Good => {}
+                CheckOutcome::Unreachable => unread.push(record.disks[shard]),
+                CheckOutcome::Damaged(damage) => {
                     if self.is_meant(encoding, freeing).await? {
                         rot.note(self, encoding, shard, &damage).await?;
                     }
@@ -396,7 +396,7 @@ impl Store {
         margins.add_packed(inner).await?;
         let mut ledger = Ledger::default();
         let lacking = inner.count_objects(&mut ledger, &margins).await?;
-        let mut at_risk = AtRisk::new(inner, margins, &lacking);
+        let mut at_risk = UnderReplicated::new(inner, margins, &lacking);
         let mut named = Vec::new();
         while named.len() < NAMED_MAX && !at_risk.is_over() {
             named.extend(at_risk.next(NAMED_MAX).await?);

@@ -17,19 +17,19 @@
 //! New shards are durable before a record names them, and old files go after it (invariant I1). A
 //! repair that is cut short leaves files that the sweep collects; the queue still names the blob.
 
-mod at_risk;
+mod bad_shards;
+mod blob_index;
+mod corruption;
 mod disks;
-mod encodings;
-mod freeing;
+mod gc_queue;
 mod ledger;
 mod presence;
+mod readmit;
+mod redundancy;
 mod repair;
-mod returned;
-mod rot;
 mod scrub;
-mod standing;
-mod suspects;
-mod tokens;
+mod stale_disk;
+mod under_replicated;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,26 +37,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dewar_data::blob::BlobRecord;
-use dewar_data::pace::{Demand, Pace};
+use dewar_data::pace::{ClientLoad, Pace};
 use dewar_types::{BlobId, DiskId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use at_risk::AtRisk;
+pub use corruption::CorruptionStats;
 pub use disks::{Decision, DiskLine};
-pub use ledger::{Danger, Freed, Ledger, LedgerDepth, LedgerLine};
+pub use ledger::{Ledger, LedgerDepth, LedgerLine, ObjectAtRisk, PendingFree};
+pub use readmit::Holdings;
 pub use repair::RepairStatus;
-pub use returned::Holdings;
-pub use rot::RotFound;
 pub use scrub::{ScrubPass, ScrubStatus};
+pub use under_replicated::UnderReplicated;
 
-pub(crate) use encodings::Encoding;
+pub(crate) use bad_shards::suspects;
+pub(crate) use blob_index::Encoding;
 pub(crate) use presence::presence;
+pub(crate) use readmit::returned;
 pub(crate) use repair::repair;
-pub(crate) use returned::returned;
 pub(crate) use scrub::scrub;
-pub(crate) use suspects::suspects;
 
 /// How upkeep is done.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ impl Default for UpkeepConfig {
 /// What upkeep knows that the catalog need not.
 pub(crate) struct Upkeep {
     config: UpkeepConfig,
-    demand: Arc<Demand>,
+    demand: Arc<ClientLoad>,
     pub(crate) repair_pace: Pace,
     /// Something may have to be repaired.
     cue: Notify,
@@ -108,37 +108,37 @@ pub(crate) struct Upkeep {
     /// What is known of the folders of shards.
     presence: Mutex<BTreeMap<DiskId, presence::Presence>>,
     /// What is known of the tokens of disks.
-    tokens: Mutex<tokens::Tokens>,
+    tokens: Mutex<stale_disk::Tokens>,
     /// Disks that are compared, or that no doubt is left about, one at a time.
     comparing: tokio::sync::Mutex<()>,
     /// Disks that are not what they were, with what has not been read since.
-    doubts: Mutex<BTreeMap<DiskId, tokens::Unverified>>,
+    unverified: Mutex<BTreeMap<DiskId, stale_disk::UnverifiedBlobs>>,
     repair: Mutex<RepairStatus>,
-    told: Mutex<repair::Told>,
+    told: Mutex<repair::RepairLog>,
     scrubs: Mutex<BTreeMap<DiskId, ScrubStatus>>,
     /// Shards found bad since the start.
     rot: Mutex<BTreeMap<DiskId, u64>>,
     /// Shards that no record names any more, and that readers may still use.
-    leftovers: Mutex<Vec<Leftover>>,
+    leftovers: Mutex<Vec<ReplacedFiles>>,
 }
 
 /// Files of an encoding that has been replaced.
 #[derive(Debug)]
-struct Leftover {
+struct ReplacedFiles {
     record: BlobRecord,
     shards: Vec<usize>,
     since: Instant,
 }
 
 /// Takes a blob's mark off when a repair ends, however it ends.
-pub(crate) struct Working<'a> {
+pub(crate) struct RepairGuard<'a> {
     upkeep: &'a Upkeep,
     blob: BlobId,
 }
 
 impl Upkeep {
     pub(crate) fn new(config: UpkeepConfig) -> Self {
-        let demand = Arc::new(Demand::default());
+        let demand = Arc::new(ClientLoad::default());
         Self {
             repair_pace: Pace::new(Arc::clone(&demand), config.repair_busy, config.repair_idle),
             demand,
@@ -152,7 +152,7 @@ impl Upkeep {
             presence: Mutex::default(),
             tokens: Mutex::default(),
             comparing: tokio::sync::Mutex::default(),
-            doubts: Mutex::default(),
+            unverified: Mutex::default(),
             repair: Mutex::default(),
             told: Mutex::default(),
             scrubs: Mutex::default(),
@@ -168,10 +168,10 @@ impl Upkeep {
     }
 
     /// `None` when it is being worked on already.
-    pub(crate) fn begin(&self, blob: BlobId) -> Option<Working<'_>> {
+    pub(crate) fn begin(&self, blob: BlobId) -> Option<RepairGuard<'_>> {
         let new = self.working.lock().insert(blob) || !dewar_env::safeguard("one hand on a blob");
         // Not made where it is refused: its end would give back what somebody else holds.
-        new.then(|| Working { upkeep: self, blob })
+        new.then(|| RepairGuard { upkeep: self, blob })
     }
 
     /// Disks or decisions changed: everything has to be looked at.
@@ -196,7 +196,7 @@ impl Upkeep {
     }
 }
 
-impl Drop for Working<'_> {
+impl Drop for RepairGuard<'_> {
     fn drop(&mut self) {
         self.upkeep.working.lock().remove(&self.blob);
     }

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_data::blob::{Findings, Listed};
+use dewar_data::blob::{KnownBadShards, ShardListing};
 use dewar_data::pool::Member;
 use dewar_env::{Access, CreateOptions, Disk, DiskError, DiskErrorKind, DiskFile, DiskState};
 use dewar_types::{BlobId, DiskId, Result};
@@ -26,9 +26,9 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 
-use super::encodings::Encoding;
-use super::freeing::Freeing;
-use crate::{Inner, Shared};
+use super::blob_index::Encoding;
+use super::gc_queue::GcQueue;
+use crate::{Inner, SharedStore};
 
 /// The folder of shards.
 pub(super) const FOLDER: &str = "blobs";
@@ -60,11 +60,11 @@ pub(super) struct Presence {
     disk: Arc<dyn Disk>,
     /// Absences of the disk so far: after one all is looked at again.
     returns: u32,
-    known: Known,
+    known: FolderCheck,
 }
 
 #[derive(Debug)]
-enum Known {
+enum FolderCheck {
     /// The anchor is there.
     Anchored(Arc<dyn DiskFile>),
     /// All was there, and no anchor could be put.
@@ -83,7 +83,7 @@ impl Presence {
 }
 
 /// Looks after the anchors until it is dropped.
-pub(crate) async fn presence(inner: Shared) {
+pub(crate) async fn presence(inner: SharedStore) {
     let mut running = FuturesUnordered::new();
     let mut changing = FuturesUnordered::new();
     let mut on: BTreeSet<DiskId> = BTreeSet::new();
@@ -141,11 +141,11 @@ pub(crate) async fn presence(inner: Shared) {
 
 impl Inner {
     /// Disks whose shards are not known to be there.
-    pub(super) fn hollow(&self) -> BTreeSet<DiskId> {
+    pub(super) fn lost_shard_dirs(&self) -> BTreeSet<DiskId> {
         let presence = self.upkeep.presence.lock();
-        let gone = |known: &Presence| matches!(known.known, Known::Doubted { gone: true });
-        let hollow = presence.iter().filter(|(_, known)| gone(known));
-        hollow.map(|(disk, _)| *disk).collect()
+        let gone = |known: &Presence| matches!(known.known, FolderCheck::Doubted { gone: true });
+        let lost_shard_dirs = presence.iter().filter(|(_, known)| gone(known));
+        lost_shard_dirs.map(|(disk, _)| *disk).collect()
     }
 
     /// Looks for the anchor, and at the token, on disks that were not looked at yet: for a ledger that is
@@ -169,7 +169,7 @@ impl Inner {
         let began = Instant::now();
         loop {
             let mut unknown = self.not_compared();
-            unknown.extend(self.hollow());
+            unknown.extend(self.lost_shard_dirs());
             if unknown.is_empty() || began.elapsed() >= KNOWN_PATIENCE {
                 return unknown;
             }
@@ -187,9 +187,9 @@ impl Inner {
             let presence = self.upkeep.presence.lock();
             match presence.get(&member.id) {
                 Some(known) if known.is_of(member, returns) => match &known.known {
-                    Known::Anchored(file) => Some(Arc::clone(file)),
-                    Known::Seen => return false,
-                    Known::Doubted { .. } => return true,
+                    FolderCheck::Anchored(file) => Some(Arc::clone(file)),
+                    FolderCheck::Seen => return false,
+                    FolderCheck::Doubted { .. } => return true,
                 },
                 _ => None,
             }
@@ -203,30 +203,30 @@ impl Inner {
                         "somebody removed the folder of shards or its anchor: what should be in it \
                          counts no more until it has been found"
                     );
-                    dewar_env::reached("the folder of shards was lost while it ran");
-                    Known::Doubted { gone: true }
+                    dewar_env::coverage_mark("the folder of shards was lost while it ran");
+                    FolderCheck::Doubted { gone: true }
                 }
                 // What cannot be looked at now is no news.
                 Ok(true) | Err(_) => return false,
             },
             None => match first_look(&*member.disk).await {
                 // It went away in doubt: that the folder is there says nothing.
-                Ok(Known::Doubted { gone }) => Known::Doubted {
-                    gone: gone || self.hollow().contains(&member.id),
+                Ok(FolderCheck::Doubted { gone }) => FolderCheck::Doubted {
+                    gone: gone || self.lost_shard_dirs().contains(&member.id),
                 },
                 Ok(known) => known,
                 Err(_) => return false,
             },
         };
-        let doubted = matches!(known, Known::Doubted { .. });
-        if matches!(known, Known::Doubted { gone: true }) {
+        let doubted = matches!(known, FolderCheck::Doubted { .. });
+        if matches!(known, FolderCheck::Doubted { gone: true }) {
             self.upkeep.wake();
         }
         self.know(member, returns, known);
         doubted
     }
 
-    fn know(&self, member: &Member, returns: u32, known: Known) {
+    fn know(&self, member: &Member, returns: u32, known: FolderCheck) {
         let presence = Presence {
             disk: Arc::clone(&member.disk),
             returns,
@@ -242,15 +242,15 @@ impl Inner {
         else {
             return Ok(());
         };
-        let hollow = self.hollow().contains(&member.id);
+        let lost_shard_dirs = self.lost_shard_dirs().contains(&member.id);
         // A new token, below, would make an old copy of a disk look like what it should be.
-        if hollow && !self.token_compared(member, returns) {
+        if lost_shard_dirs && !self.token_compared(member, returns) {
             return Ok(());
         }
         let mut lost = 0;
         loop {
             // Without room for it, or the right to make it, the doubt does not survive a restart.
-            let mark = match hollow {
+            let mark = match lost_shard_dirs {
                 true => put(&*member.disk, DOUBTED).await.ok(),
                 false => None,
             };
@@ -275,7 +275,7 @@ impl Inner {
             );
         }
         // Its token may have gone with the folder, and is to be there when the anchor says that all is well.
-        if hollow && let Err(error) = self.change_token(member).await {
+        if lost_shard_dirs && let Err(error) = self.change_token(member).await {
             tracing::debug!(%error, "a disk has no token yet");
         }
         let known = match put(&*member.disk, ANCHOR).await {
@@ -283,11 +283,11 @@ impl Inner {
                 if let Err(error) = take_off(&*member.disk, DOUBTED).await {
                     tracing::debug!(%error, "a disk will be looked at once more");
                 }
-                Known::Anchored(anchor)
+                FolderCheck::Anchored(anchor)
             }
             Err(error) => {
                 tracing::debug!(%error, "no anchor could be put");
-                Known::Seen
+                FolderCheck::Seen
             }
         };
         self.know(member, returns, known);
@@ -298,13 +298,13 @@ impl Inner {
     /// Notes the shards that records place on a disk and that are not there, of blobs from one on; how
     /// many are news.
     pub(super) async fn note_absent(&self, member: &Member, mut from: BlobId) -> Result<u64> {
-        let mut listed = Listed::default();
+        let mut listed = ShardListing::default();
         let mut found = 0;
-        let mut freeing = Freeing::default();
+        let mut freeing = GcQueue::default();
         loop {
             let page = self.table.encodings(from, PAGE).await?;
             let findings = self.findings_of(&page.encodings).await?;
-            let none = Findings::default();
+            let none = KnownBadShards::default();
             let mut absent: Vec<(Encoding, usize)> = Vec::new();
             for encoding in &page.encodings {
                 let record = &encoding.record;
@@ -343,21 +343,21 @@ impl Inner {
 }
 
 /// What a disk says of itself that was not looked at before.
-async fn first_look(disk: &dyn Disk) -> Result<Known, DiskError> {
+async fn first_look(disk: &dyn Disk) -> Result<FolderCheck, DiskError> {
     let is_there = |opened: Result<Arc<dyn DiskFile>, DiskError>| match opened {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == DiskErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     };
     if is_there(disk.open(DOUBTED, Access::Read).await)?.is_some() {
-        return Ok(Known::Doubted { gone: true });
+        return Ok(FolderCheck::Doubted { gone: true });
     }
     if let Some(anchor) = is_there(disk.open(ANCHOR, Access::Read).await)? {
-        return Ok(Known::Anchored(anchor));
+        return Ok(FolderCheck::Anchored(anchor));
     }
     let top = disk.list("").await?;
     let folder = top.iter().any(|entry| entry.is_dir && entry.name == FOLDER);
-    Ok(Known::Doubted { gone: !folder })
+    Ok(FolderCheck::Doubted { gone: !folder })
 }
 
 /// An empty file of this name, durable; it may be there already.

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use dewar_data::blob::{BlobRecord, Checked, Damage, Findings, Target};
+use dewar_data::blob::{BlobRecord, CheckOutcome, Damage, KnownBadShards, RebuildTarget};
 use dewar_data::format::ShardSet;
-use dewar_env::{DiskState, Underway};
+use dewar_env::{DiskState, InterruptionMark};
 use dewar_types::{BlobId, ByteRange, DiskId, Error, ErrorKind, Result, Timestamp};
 use tokio::time::Instant;
 
-use super::Leftover;
-use super::encodings::Encoding;
-use super::standing::Standing;
+use super::ReplacedFiles;
+use super::blob_index::Encoding;
+use super::redundancy::Redundancy;
 use crate::limits::FREE_GRACE;
-use crate::{Inner, Shared};
+use crate::{Inner, SharedStore};
 
 /// How often the queue is looked at without a cue.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -71,15 +71,15 @@ pub struct RepairStatus {
 
 /// Blobs whose repair failed: left alone for a while, longer every time.
 #[derive(Debug, Default)]
-struct Failed(BTreeMap<BlobId, Rest>);
+struct FailedRepairs(BTreeMap<BlobId, RepairBackoff>);
 
 #[derive(Clone, Copy, Debug)]
-struct Rest {
+struct RepairBackoff {
     until: Instant,
     pause: Duration,
 }
 
-impl Failed {
+impl FailedRepairs {
     fn rests(&self, blob: BlobId) -> bool {
         let rest = self.0.get(&blob);
         rest.is_some_and(|rest| rest.until > Instant::now())
@@ -93,7 +93,7 @@ impl Failed {
         }
         let pause = before.unwrap_or(FAILED_REST).min(FAILED_REST_MAX);
         let until = Instant::now() + pause;
-        self.0.insert(blob, Rest { until, pause });
+        self.0.insert(blob, RepairBackoff { until, pause });
         true
     }
 
@@ -121,12 +121,12 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// What the log was told: a line for each blob would be millions when a disk is rebuilt.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct RepairLog {
     upto: RepairStatus,
     at: Option<Instant>,
 }
 
-impl Told {
+impl RepairLog {
     /// Sums up what was done since the last time, at once at first and then once a minute.
     fn tell(&mut self, now: RepairStatus) {
         let lately = self.at.is_some_and(|at| at.elapsed() < TELL_EVERY);
@@ -147,14 +147,14 @@ impl Told {
 
 /// What a look at all records found.
 #[derive(Debug, Default)]
-struct Survey {
+struct RepairScan {
     /// Actionable encodings by margin.
     waiting: BTreeMap<i32, u64>,
 }
 
 /// Repairs until it is dropped.
-pub(crate) async fn repair(inner: Shared) {
-    let mut failed = Failed::default();
+pub(crate) async fn repair(inner: SharedStore) {
+    let mut failed = FailedRepairs::default();
     let mut looked_for = None;
     loop {
         inner.remove_leftovers().await;
@@ -162,7 +162,7 @@ pub(crate) async fn repair(inner: Shared) {
         if looked_for.as_ref() != Some(&states) {
             looked_for = Some(states);
             // What could not be had may be had now.
-            failed = Failed::default();
+            failed = FailedRepairs::default();
             inner.upkeep.survey_due.store(true, Ordering::Relaxed);
         }
         let pause = match inner.repair_pass(&mut failed).await {
@@ -214,7 +214,7 @@ impl Inner {
     }
 
     /// One pass; how many encodings it put right.
-    async fn repair_pass(&self, failed: &mut Failed) -> Result<u64> {
+    async fn repair_pass(&self, failed: &mut FailedRepairs) -> Result<u64> {
         for blob in self.table.newly_decided().await? {
             self.segments.moved(blob);
         }
@@ -269,7 +269,7 @@ impl Inner {
     }
 
     /// Repairs what was queued, the worst first.
-    async fn repair_queued(&self, failed: &mut Failed) -> Result<u64> {
+    async fn repair_queued(&self, failed: &mut FailedRepairs) -> Result<u64> {
         let mut done = 0;
         let mut from = BlobId(0);
         loop {
@@ -302,10 +302,10 @@ impl Inner {
         }
     }
 
-    async fn survey(&self, failed: &Failed) -> Result<Survey> {
-        let mut survey = Survey::default();
+    async fn survey(&self, failed: &FailedRepairs) -> Result<RepairScan> {
+        let mut survey = RepairScan::default();
         let disks = self.disks();
-        let mut emptied = self.upkeep.decisions.lock().leaving.clone();
+        let mut emptied = self.upkeep.decisions.lock().draining.clone();
         self.for_each_encoding(|encoding, findings| {
             for disk in &encoding.record.disks {
                 self.note_unknown(*disk);
@@ -318,14 +318,14 @@ impl Inner {
         })
         .await?;
         // What was decided meanwhile has another look coming.
-        let leaving = self.upkeep.decisions.lock().leaving.clone();
-        emptied.retain(|disk| leaving.contains(disk));
+        let draining = self.upkeep.decisions.lock().draining.clone();
+        emptied.retain(|disk| draining.contains(disk));
         *self.upkeep.emptied.lock() = emptied;
         Ok(survey)
     }
 
     /// Repairs all that is as badly off as `worst`, until something else comes up.
-    async fn repair_all(&self, worst: i32, failed: &mut Failed) -> Result<u64> {
+    async fn repair_all(&self, worst: i32, failed: &mut FailedRepairs) -> Result<u64> {
         let mut done = 0;
         let mut from = BlobId(0);
         let states = self.disk_states();
@@ -333,7 +333,7 @@ impl Inner {
             let page = self.table.encodings(from, PAGE).await?;
             let findings = self.findings_of(&page.encodings).await?;
             for encoding in &page.encodings {
-                let none = Findings::default();
+                let none = KnownBadShards::default();
                 let known = findings.get(&encoding.record.id).unwrap_or(&none);
                 let standing = self.disks().standing(&encoding.record, known);
                 if standing.is_actionable()
@@ -355,7 +355,7 @@ impl Inner {
     }
 
     /// Whether the encoding was put right.
-    async fn try_repair(&self, encoding: &Encoding, failed: &mut Failed) -> bool {
+    async fn try_repair(&self, encoding: &Encoding, failed: &mut FailedRepairs) -> bool {
         let blob = encoding.record.id;
         match self.repair_one(blob).await {
             Ok(done) => {
@@ -410,7 +410,9 @@ impl Inner {
         let (targets, sound) = self.targets(&encoding, &standing).await?;
         // What was found bad and could not be looked at, or not be written, stays on the queue.
         let mended = targets.iter().map(|target| target.shard);
-        let left = mended.chain(sound.iter()).fold(known, Findings::without);
+        let left = mended
+            .chain(sound.iter())
+            .fold(known, KnownBadShards::without);
         if targets.is_empty() {
             // What was found bad is good by now, or nothing was: off the queue with it.
             let struck = findings.is_some() && (!sound.is_empty() || left.bad().is_empty());
@@ -422,7 +424,7 @@ impl Inner {
             return Ok(struck);
         }
         let record = Arc::new(encoding.record.clone());
-        let underway = Underway::new("a repair was cut short");
+        let underway = InterruptionMark::new("a repair was cut short");
         let rebuilt = self
             .blobs
             .rebuild(&record, &targets, &self.upkeep.repair_pace)
@@ -451,7 +453,7 @@ impl Inner {
             }
             return Err(error);
         }
-        dewar_env::reached(match now.disks == record.disks {
+        dewar_env::coverage_mark(match now.disks == record.disks {
             true => "a shard was written again in its place",
             false => "a shard moved to another disk",
         });
@@ -470,8 +472,8 @@ impl Inner {
     async fn targets(
         &self,
         encoding: &Encoding,
-        standing: &Standing,
-    ) -> Result<(Vec<Target>, ShardSet)> {
+        standing: &Redundancy,
+    ) -> Result<(Vec<RebuildTarget>, ShardSet)> {
         let record = &encoding.record;
         let mut targets = Vec::new();
         let mut sound = ShardSet::EMPTY;
@@ -481,9 +483,11 @@ impl Inner {
                 .check(record, shard, &self.upkeep.repair_pace)
                 .await?;
             match checked {
-                Checked::Good => sound = sound.with(shard),
-                Checked::Unreachable => dewar_env::reached("a bad shard could not be looked at"),
-                Checked::Damaged(damage) => targets.push(Target {
+                CheckOutcome::Good => sound = sound.with(shard),
+                CheckOutcome::Unreachable => {
+                    dewar_env::coverage_mark("a bad shard could not be looked at")
+                }
+                CheckOutcome::Damaged(damage) => targets.push(RebuildTarget {
                     shard,
                     disk: record.disks[shard],
                     damage,
@@ -491,7 +495,7 @@ impl Inner {
             }
         }
         for (shard, disk) in &standing.moves {
-            targets.push(Target {
+            targets.push(RebuildTarget {
                 shard: *shard,
                 disk: *disk,
                 damage: Damage::default(),
@@ -501,7 +505,11 @@ impl Inner {
     }
 
     /// Encodes a blob in the layout and on the disks of today.
-    async fn encode_anew(&self, encoding: &Encoding, findings: Option<&Findings>) -> Result<()> {
+    async fn encode_anew(
+        &self,
+        encoding: &Encoding,
+        findings: Option<&KnownBadShards>,
+    ) -> Result<()> {
         let record = &encoding.record;
         let header = self.blobs.header(record).await?;
         self.blobs.discard_newer(record).await;
@@ -525,7 +533,7 @@ impl Inner {
             writer.write(part).await?;
         }
         let now = writer.seal(&header.owner).await?;
-        let left = Findings::default();
+        let left = KnownBadShards::default();
         if let Err(error) = self.table.replaced(encoding, &now, findings, left).await {
             // An engine's failure leaves it open which of the two is named.
             if error.kind() == ErrorKind::Conflict {
@@ -533,7 +541,7 @@ impl Inner {
             }
             return Err(error);
         }
-        dewar_env::reached(match now.layout.k > record.layout.k {
+        dewar_env::coverage_mark(match now.layout.k > record.layout.k {
             true => "a narrowed blob was laid out again",
             false => "a blob was laid out for fewer disks",
         });
@@ -556,7 +564,7 @@ impl Inner {
         let mut leftovers = self.upkeep.leftovers.lock();
         // Beyond, the sweep of the next start finds them.
         if leftovers.len() < LEFTOVERS_MAX {
-            leftovers.push(Leftover {
+            leftovers.push(ReplacedFiles {
                 record,
                 shards,
                 since: Instant::now(),
@@ -566,7 +574,7 @@ impl Inner {
 
     /// Removes what of a leftover nothing names; the shards that could not be removed. A shard may
     /// have moved back meanwhile, and then its file is the one that counts.
-    async fn remove_leftover(&self, left: &Leftover) -> Vec<usize> {
+    async fn remove_leftover(&self, left: &ReplacedFiles) -> Vec<usize> {
         let record = &left.record;
         // Held until the files are gone, so that no repair makes them again meanwhile.
         let Some(_claimed) = self.upkeep.begin(record.id) else {
@@ -574,7 +582,7 @@ impl Inner {
         };
         // It may be where a repair whose record may come yet has written anew.
         if !self.table.is_decided(record.id) {
-            dewar_env::reached("a leftover waited for what is open");
+            dewar_env::coverage_mark("a leftover waited for what is open");
             return left.shards.clone();
         }
         let Ok(named) = self.table.encoding(record.id).await else {
@@ -589,17 +597,17 @@ impl Inner {
         let mut unnamed = left.shards.clone();
         unnamed.retain(|shard| !is_named(shard));
         if unnamed.len() < left.shards.len() {
-            dewar_env::reached("a leftover was named again");
+            dewar_env::coverage_mark("a leftover was named again");
         }
         self.blobs.remove_shards(record, &unnamed).await
     }
 
     async fn remove_leftovers(&self) {
         let now = Instant::now();
-        let due: Vec<Leftover> = {
+        let due: Vec<ReplacedFiles> = {
             let mut leftovers = self.upkeep.leftovers.lock();
             let pool = self.blobs.pool();
-            let ripe = |left: &Leftover| {
+            let ripe = |left: &ReplacedFiles| {
                 let here = |shard: &usize| {
                     let member = pool.member(left.record.disks[*shard]);
                     member.is_none_or(|member| member.disk.state().writable())
@@ -628,7 +636,7 @@ impl crate::Store {
 }
 
 /// A record of the places at which a repair was to write.
-fn moved_to(record: &BlobRecord, targets: &[Target]) -> BlobRecord {
+fn moved_to(record: &BlobRecord, targets: &[RebuildTarget]) -> BlobRecord {
     let mut moved = record.clone();
     for target in targets {
         moved.disks[target.shard] = target.disk;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_data::blob::Checked;
+use dewar_data::blob::CheckOutcome;
 use dewar_data::pace::Pace;
 use dewar_meta::kv::{Batch, CommitError};
 use dewar_meta::ns::keys;
@@ -20,12 +20,12 @@ use futures_util::stream::FuturesUnordered;
 use minicbor::{Decode, Encode};
 use tokio::time::Instant;
 
-use super::encodings::Encoding;
-use super::freeing::Freeing;
-use super::rot::RotLog;
-use crate::{Inner, Shared, Store};
+use super::blob_index::Encoding;
+use super::corruption::CorruptionLog;
+use super::gc_queue::GcQueue;
+use crate::{Inner, SharedStore, Store};
 
-/// The kind of `D` record that holds a [`Progress`].
+/// The kind of `D` record that holds a [`ScrubProgress`].
 pub(super) const PROGRESS: u8 = b's';
 
 /// How often it is asked whether a pass is due.
@@ -43,7 +43,7 @@ const CLOCKS_DIFFER: Duration = Duration::from_secs(3600);
 /// How far the scrub of a disk is, as the catalog keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub(super) struct Progress {
+pub(super) struct ScrubProgress {
     /// When the pass under way began.
     #[n(0)]
     pub(super) began: Option<Timestamp>,
@@ -87,7 +87,7 @@ pub struct ScrubPass {
     pub status: ScrubStatus,
 }
 
-impl Default for Progress {
+impl Default for ScrubProgress {
     /// Nothing was read yet.
     fn default() -> Self {
         Self {
@@ -100,7 +100,7 @@ impl Default for Progress {
     }
 }
 
-impl Progress {
+impl ScrubProgress {
     /// A clock that was ahead for a while puts nothing off for years, and proves nothing.
     fn forget_the_future(&mut self, now: Timestamp) {
         let allowed = u64::try_from(CLOCKS_DIFFER.as_nanos()).unwrap_or(u64::MAX);
@@ -127,7 +127,7 @@ impl Progress {
 }
 
 /// Scrubs until it is dropped.
-pub(crate) async fn scrub(inner: Shared) {
+pub(crate) async fn scrub(inner: SharedStore) {
     let mut running = FuturesUnordered::new();
     let mut on: BTreeSet<DiskId> = BTreeSet::new();
     loop {
@@ -175,7 +175,7 @@ pub(crate) async fn scrub(inner: Shared) {
 
 impl Inner {
     /// The pass that is due on a disk, under way or new.
-    async fn due(&self, disk: DiskId) -> Result<Option<Progress>> {
+    async fn due(&self, disk: DiskId) -> Result<Option<ScrubProgress>> {
         let mut progress = self.scrub_progress(disk).await?;
         self.upkeep.scrubs.lock().entry(disk).or_default().last = progress.last;
         let doubt = self.unverified().remove(&disk).map(|at| at.doubt);
@@ -208,16 +208,16 @@ impl Inner {
         Ok(Some(progress))
     }
 
-    pub(super) async fn scrub_progress(&self, disk: DiskId) -> Result<Progress> {
+    pub(super) async fn scrub_progress(&self, disk: DiskId) -> Result<ScrubProgress> {
         let Some(value) = self.tree.kv().get(&keys::disk(disk, PROGRESS)).await?.value else {
-            return Ok(Progress::default());
+            return Ok(ScrubProgress::default());
         };
         self.decode_progress(disk, &value)
     }
 
     /// How far the scrub of a disk is, from the catalog's record.
-    pub(super) fn decode_progress(&self, disk: DiskId, value: &[u8]) -> Result<Progress> {
-        let mut progress: Progress = minicbor::decode(value).map_err(|error| {
+    pub(super) fn decode_progress(&self, disk: DiskId, value: &[u8]) -> Result<ScrubProgress> {
+        let mut progress: ScrubProgress = minicbor::decode(value).map_err(|error| {
             let what = format!("how far the scrub of disk {disk} is");
             Error::with_source(ErrorKind::Corrupt, what, error)
         })?;
@@ -243,9 +243,9 @@ impl Inner {
     }
 
     /// Notes how far a pass is, and keeps a newer proof that somebody else noted meanwhile.
-    async fn note_progress(&self, disk: DiskId, progress: &mut Progress) -> Result<()> {
+    async fn note_progress(&self, disk: DiskId, progress: &mut ScrubProgress) -> Result<()> {
         let known = self.scrub_progress(disk).await?;
-        let began = |progress: &Progress| progress.last.map(|(began, _)| began);
+        let began = |progress: &ScrubProgress| progress.last.map(|(began, _)| began);
         if began(&known) > began(progress) {
             progress.last = known.last;
             progress.last_below = known.last_below;
@@ -253,7 +253,7 @@ impl Inner {
         self.write_progress(disk, progress).await
     }
 
-    async fn write_progress(&self, disk: DiskId, progress: &Progress) -> Result<()> {
+    async fn write_progress(&self, disk: DiskId, progress: &ScrubProgress) -> Result<()> {
         // Writing into a vector cannot fail.
         let value = minicbor::to_vec(progress).unwrap_or_default();
         let batch = Batch {
@@ -267,7 +267,7 @@ impl Inner {
     }
 
     /// Goes on with a pass to its end.
-    async fn scrub_disk(&self, disk: DiskId, mut progress: Progress) -> Result<()> {
+    async fn scrub_disk(&self, disk: DiskId, mut progress: ScrubProgress) -> Result<()> {
         let config = &self.upkeep.config;
         let doubt = self.unverified().remove(&disk).map(|at| at.doubt);
         let (busy, idle) = match doubt {
@@ -283,8 +283,8 @@ impl Inner {
             status.bytes = 0;
         }
         let mut noted = Instant::now();
-        let mut freeing = Freeing::default();
-        let mut rot = RotLog::new("scrub");
+        let mut freeing = GcQueue::default();
+        let mut rot = CorruptionLog::new("scrub");
         loop {
             let page = self.table.encodings(progress.next, PAGE).await?;
             for encoding in &page.encodings {
@@ -339,9 +339,9 @@ impl Inner {
         &self,
         disk: DiskId,
         encoding: &Encoding,
-        freeing: &mut Freeing,
+        freeing: &mut GcQueue,
         pace: &Pace,
-        rot: &mut RotLog,
+        rot: &mut CorruptionLog,
     ) -> Result<()> {
         let record = &encoding.record;
         let Some(shard) = record.disks.iter().position(|id| *id == disk) else {
@@ -353,14 +353,14 @@ impl Inner {
         }
         let bytes = record.geometry()?.shard_len(shard);
         match self.blobs.check(record, shard, pace).await? {
-            Checked::Good => {}
-            Checked::Unreachable => {
+            CheckOutcome::Good => {}
+            CheckOutcome::Unreachable => {
                 let message = format!("disk {disk} cannot be read now");
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
-            Checked::Damaged(damage) => {
+            CheckOutcome::Damaged(damage) => {
                 if self.is_meant(encoding, freeing).await? {
-                    dewar_env::reached("the scrub found a bad shard");
+                    dewar_env::coverage_mark("the scrub found a bad shard");
                     rot.note(self, encoding, shard, &damage).await?;
                     let mut scrubs = self.upkeep.scrubs.lock();
                     scrubs.entry(disk).or_default().bad += 1;
@@ -438,7 +438,7 @@ mod tests {
     /// The bytes are a format: docs/formats/segment.md.
     #[test]
     fn progress_is_kept_as_it_is_drawn_and_proves_what_it_has_seen() {
-        let progress = Progress {
+        let progress = ScrubProgress {
             began: Some(Timestamp(7)),
             next: BlobId(20),
             last: Some((Timestamp(3), Timestamp(5))),
@@ -450,7 +450,7 @@ mod tests {
             0x28,
         ];
         assert_eq!(minicbor::to_vec(&progress).expect("encodes"), bytes);
-        let read: Progress = minicbor::decode(&bytes).expect("decodes");
+        let read: ScrubProgress = minicbor::decode(&bytes).expect("decodes");
         assert_eq!(read, progress);
         assert_eq!(read.proof(BlobId(19)), Some(Timestamp(7)));
         assert_eq!(read.proof(BlobId(20)), Some(Timestamp(3)));

@@ -174,14 +174,14 @@ impl OpenReply {
 
 /// To a query of `chkpoint`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CheckpointRoom {
+pub struct CheckpointSpace {
     /// Bytes that may change at most.
     pub max: u32,
     /// Bytes that have.
     pub used: u32,
 }
 
-impl CheckpointRoom {
+impl CheckpointSpace {
     /// Its bytes.
     #[must_use]
     pub fn encode(&self) -> Bytes {

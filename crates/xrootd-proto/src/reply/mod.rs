@@ -8,9 +8,9 @@ mod stat;
 use bytes::{BufMut, Bytes, BytesMut};
 
 pub use attributes::{AttributeOutcome, AttributeReply};
-pub use body::{CheckpointRoom, LoginReply, OpenReply, ProtocolReply, SigningRules};
-pub use pages::{BadPages, PageStatus, Progress};
-pub use stat::{DIRLIST_STAT_HEAD, StatFlags, StatMore, StatText};
+pub use body::{CheckpointSpace, LoginReply, OpenReply, ProtocolReply, SigningRules};
+pub use pages::{BadPages, PageStatus, ResponseType};
+pub use stat::{DIRLIST_STAT_HEAD, StatExtension, StatFlags, StatText};
 
 use crate::cursor::{Cursor, text_of};
 use crate::{AttnAction, DecodeError, ErrorCode, ResponseHeader, Status, StreamId};

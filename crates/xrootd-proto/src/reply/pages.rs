@@ -8,7 +8,7 @@ use crate::{DecodeError, RequestCode, ResponseHeader, Status, StreamId};
 
 /// Whether more comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum ResponseType {
     /// Nothing more.
     Final,
     /// More.
@@ -23,7 +23,7 @@ pub struct PageStatus {
     /// To which request, a `pgread` or `pgwrite`.
     pub request: RequestCode,
     /// Whether more comes.
-    pub progress: Progress,
+    pub progress: ResponseType,
     /// Where in the file the pages begin.
     pub offset: u64,
     /// Bytes that follow, checksums included.
@@ -50,9 +50,9 @@ impl PageStatus {
         body[4..6].copy_from_slice(&stream.0);
         body[6] = (self.request.number() - RequestCode::Auth.number()) as u8;
         body[7] = match self.progress {
-            Progress::Final => 0,
-            Progress::Partial => 1,
-            Progress::Alive => 2,
+            ResponseType::Final => 0,
+            ResponseType::Partial => 1,
+            ResponseType::Alive => 2,
         };
         body[12..16].copy_from_slice(&wire_length(self.data_len as usize));
         body[16..].copy_from_slice(&self.offset.to_be_bytes());
@@ -72,9 +72,9 @@ impl PageStatus {
         let its = StreamId(cursor.array()?);
         let request = cursor.u8()?;
         let progress = match cursor.u8()? {
-            0 => Progress::Final,
-            1 => Progress::Partial,
-            2 => Progress::Alive,
+            0 => ResponseType::Final,
+            1 => ResponseType::Partial,
+            2 => ResponseType::Alive,
             _ => return Err(DecodeError::Invalid("the head of pages")),
         };
         cursor.u32()?;

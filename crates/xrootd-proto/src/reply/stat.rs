@@ -55,12 +55,12 @@ pub struct StatText {
     /// When its content changed, in seconds since the epoch.
     pub mtime: i64,
     /// What later servers add.
-    pub more: Option<StatMore>,
+    pub more: Option<StatExtension>,
 }
 
 /// What later servers add.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StatMore {
+pub struct StatExtension {
     /// When anything of it changed.
     pub ctime: i64,
     /// When it was read.
@@ -136,7 +136,7 @@ impl StatText {
         ) && let (Ok(ctime), Ok(atime), Ok(mode)) =
             (ctime.parse(), atime.parse(), u32::from_str_radix(mode, 8))
         {
-            text.more = Some(StatMore {
+            text.more = Some(StatExtension {
                 ctime,
                 atime,
                 mode,

@@ -7,7 +7,7 @@ use crate::FileHandle;
 use crate::cursor::{Cursor, wire_length};
 use crate::limits;
 
-use super::Target;
+use super::HandleOrPath;
 
 /// What to do with attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Fattr {
     /// Bits of [`crate::options::fattr`].
     pub options: u8,
     /// Of what.
-    pub target: Target,
+    pub target: HandleOrPath,
     /// What to do.
     pub action: FattrAction,
 }
@@ -56,9 +56,9 @@ impl Fattr {
             cursor.text_to_nul()?
         };
         let target = if path.is_empty() {
-            Target::Handle(FileHandle([body[0], body[1], body[2], body[3]]))
+            HandleOrPath::Handle(FileHandle([body[0], body[1], body[2], body[3]]))
         } else {
-            Target::Path(path)
+            HandleOrPath::Path(path)
         };
         if count > limits::ATTRIBUTES_MAX {
             return Err(DecodeError::TooLong {
@@ -102,7 +102,7 @@ impl Fattr {
     }
 
     pub(super) fn encode(&self, out: &mut BytesMut) {
-        if let Target::Path(path) = &self.target {
+        if let HandleOrPath::Path(path) = &self.target {
             out.put_slice(path.as_bytes());
         }
         out.put_u8(0);

@@ -6,8 +6,8 @@ use crate::cursor::{Cursor, text_of};
 use crate::{DecodeError, FileHandle, RequestCode, RequestHeader, SessionId, StreamId};
 
 use super::{
-    Checkpoint, CloneItem, Fattr, Login, Open, PageRead, Prepare, Protocol, Read, ReadItem,
-    Request, Signature, Stat, Target, Write, WriteItem,
+    Checkpoint, CloneItem, Fattr, HandleOrPath, Login, Open, PageRead, Prepare, Protocol, Read,
+    ReadItem, Request, Signature, Stat, Write, WriteItem,
 };
 
 /// Numbers out of the 16 bytes of a header.
@@ -225,12 +225,12 @@ fn write(header: &RequestHeader, body: &Body<'_>) -> Write {
     }
 }
 
-fn target(arguments: &[u8], handle: FileHandle) -> Result<Target, DecodeError> {
+fn target(arguments: &[u8], handle: FileHandle) -> Result<HandleOrPath, DecodeError> {
     let path = text_of(arguments, "a path")?;
     Ok(if path.is_empty() {
-        Target::Handle(handle)
+        HandleOrPath::Handle(handle)
     } else {
-        Target::Path(path)
+        HandleOrPath::Path(path)
     })
 }
 

@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 
 use crate::{FileHandle, RequestHeader, StreamId};
 
-use super::{Checkpoint, Request, Target, Write};
+use super::{Checkpoint, HandleOrPath, Request, Write};
 
 /// The 16 bytes of a header, put together.
 struct Body([u8; 16]);
@@ -197,15 +197,15 @@ fn written(body: Body, write: &Write) -> Body {
         .put(12, [write.path_id, write.flags])
 }
 
-fn at_target(body: Body, at: usize, target: &Target) -> Body {
+fn at_target(body: Body, at: usize, target: &HandleOrPath) -> Body {
     match target {
-        Target::Handle(handle) => body.handle(at, *handle),
-        Target::Path(_) => body,
+        HandleOrPath::Handle(handle) => body.handle(at, *handle),
+        HandleOrPath::Path(_) => body,
     }
 }
 
-fn target_path(target: &Target, out: &mut BytesMut) {
-    if let Target::Path(path) = target {
+fn target_path(target: &HandleOrPath, out: &mut BytesMut) {
+    if let HandleOrPath::Path(path) = target {
         out.put_slice(path.as_bytes());
     }
 }

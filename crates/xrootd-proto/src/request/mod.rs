@@ -112,7 +112,7 @@ pub struct Write {
 
 /// What a request with a handle and a path is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum HandleOrPath {
     /// An open file.
     Handle(FileHandle),
     /// A path, with what hangs on it.
@@ -127,7 +127,7 @@ pub struct Stat {
     /// Attributes wanted beyond the usual.
     pub wants: u32,
     /// Of what.
-    pub target: Target,
+    pub target: HandleOrPath,
 }
 
 /// `prepare`.
@@ -264,7 +264,7 @@ pub enum Request {
         path: String,
     },
     Truncate {
-        target: Target,
+        target: HandleOrPath,
         size: i64,
     },
     Sigver(Signature),

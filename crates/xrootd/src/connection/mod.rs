@@ -10,11 +10,11 @@
 //! socket is not read. Data of writes is taken from the socket here and handed to the file's own
 //! task, bounded by a budget.
 
-mod checkpointed;
-mod inlet;
-mod outlet;
-mod start;
-mod writing;
+mod checkpoint;
+mod handshake;
+mod reply_writer;
+mod request_reader;
+mod write_data;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -33,18 +33,18 @@ use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use inlet::Inlet;
-pub(crate) use outlet::Outlet;
+pub(crate) use reply_writer::ReplyWriter;
+pub(crate) use request_reader::RequestReader;
 
 use crate::callers::Peer;
 use crate::door::Door;
-use crate::error::Refusal;
+use crate::error::ErrorReply;
 use crate::limits::{
     CREDENTIAL_BYTES_MAX, FIRST_BYTES_MAX, REFUSAL_TIME, REQUESTS_MAX, SKIP_BYTES_MAX,
 };
-use crate::measure::{Measure, Outcome};
+use crate::measure::{Measure, RequestOutcome};
+use crate::ops::{self, Context};
 use crate::session::Session;
-use crate::verb::{self, Context};
 
 /// A stream that TLS was put on.
 pub trait TlsStream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
@@ -59,7 +59,7 @@ pub trait TlsUpgrade: Send + Sync {
 
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Ended {
+pub(crate) enum ConnectionEnd {
     #[error("the client closed it")]
     Closed,
     #[error("nothing came for too long")]
@@ -98,22 +98,24 @@ impl Door {
         };
         let outcome = tokio::select! {
             biased;
-            () = stop.cancelled() => Err(Ended::Stopped),
-            outcome = start::negotiate(self, socket, peer, slot.is_crowded()) => outcome,
+            () = stop.cancelled() => Err(ConnectionEnd::Stopped),
+            outcome = handshake::negotiate(self, socket, peer, slot.is_crowded()) => outcome,
         };
         let outcome = match outcome {
-            Ok(start::Negotiated::Plain(socket, begun)) => {
+            Ok(handshake::NegotiatedStream::Plain(socket, begun)) => {
                 let (reader, writer) = socket.into_split();
                 run(self, reader, writer, begun, slot, stop).await
             }
-            Ok(start::Negotiated::Secure(stream, begun)) => {
+            Ok(handshake::NegotiatedStream::Secure(stream, begun)) => {
                 let (reader, writer) = tokio::io::split(stream);
                 run(self, reader, writer, begun, slot, stop).await
             }
             Err(ended) => Err(ended),
         };
         match outcome {
-            Err(ended @ Ended::Protocol(_)) => tracing::debug!(%client, %ended, "connection ended"),
+            Err(ended @ ConnectionEnd::Protocol(_)) => {
+                tracing::debug!(%client, %ended, "connection ended")
+            }
             Err(ended) => tracing::trace!(%client, %ended, "connection ended"),
             Ok(()) => {}
         }
@@ -122,7 +124,7 @@ impl Door {
     /// Tells a client that there is no room for its connection, in the answer to its first request, and
     /// closes it.
     pub async fn refuse(&self, socket: TcpStream) {
-        let refusing = start::refuse(self, socket);
+        let refusing = handshake::refuse(self, socket);
         if let Ok(Err(ended)) = tokio::time::timeout(REFUSAL_TIME, refusing).await {
             tracing::trace!(%ended, "a connection could not be refused in words");
         }
@@ -130,7 +132,7 @@ impl Door {
 }
 
 /// A request that waits for its answer.
-pub(crate) struct Asked {
+pub(crate) struct PendingRequest {
     pub(crate) stream: StreamId,
     pub(crate) measure: Measure,
     /// One of the requests that may run at the same time, until it is answered.
@@ -140,12 +142,12 @@ pub(crate) struct Asked {
 /// A connection after its negotiation.
 struct Connection<R> {
     door: Arc<Door>,
-    inlet: Inlet<R>,
-    outlet: Outlet,
+    inlet: RequestReader<R>,
+    outlet: ReplyWriter,
     peer: Peer,
     slot: Arc<dyn AcceptedConnection>,
     /// Who it is, as far as is known.
-    standing: start::Standing,
+    standing: handshake::LoginState,
     /// The same, for who waits for its files to be closed.
     entered: Arc<OnceLock<Arc<Session>>>,
     /// It announced a third-party copy.
@@ -162,10 +164,10 @@ async fn run<R, W>(
     door: &Arc<Door>,
     reader: R,
     writer: W,
-    begun: start::Begun,
+    begun: handshake::HandshakeResult,
     slot: Arc<dyn AcceptedConnection>,
     stop: CancellationToken,
-) -> Result<(), Ended>
+) -> Result<(), ConnectionEnd>
 where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -173,19 +175,19 @@ where
     let cut = CancellationToken::new();
     let entered = Arc::new(OnceLock::new());
     let limits = door.config.limits;
-    let (outlet, sending) = Outlet::start(
+    let (outlet, sending) = ReplyWriter::start(
         writer,
         Arc::clone(&door.room_out),
         limits.stall_timeout,
         cut.clone(),
     );
     let mut connection = Connection {
-        inlet: Inlet::new(reader, begun.unread, limits, begun.until),
+        inlet: RequestReader::new(reader, begun.unread, limits, begun.until),
         door: Arc::clone(door),
         outlet,
         peer: begun.peer,
         slot,
-        standing: start::Standing::Nobody,
+        standing: handshake::LoginState::Nobody,
         entered: Arc::clone(&entered),
         third_party: begun.third_party,
         running: Arc::new(Semaphore::new(REQUESTS_MAX)),
@@ -195,13 +197,16 @@ where
     };
     let outcome = tokio::select! {
         biased;
-        () = drained(&stop, &entered) => Err(Ended::Stopped),
-        () = cut.cancelled() => Err(Ended::Stalled),
+        () = drained(&stop, &entered) => Err(ConnectionEnd::Stopped),
+        () = cut.cancelled() => Err(ConnectionEnd::Stalled),
         outcome = connection.requests() => outcome,
     };
     // What was answered leaves before the socket closes; what still runs is for nobody.
-    let polite = matches!(outcome, Err(Ended::Stopped | Ended::Protocol(_)));
-    let stopped = matches!(outcome, Err(Ended::Stopped)) || stop.is_cancelled();
+    let polite = matches!(
+        outcome,
+        Err(ConnectionEnd::Stopped | ConnectionEnd::Protocol(_))
+    );
+    let stopped = matches!(outcome, Err(ConnectionEnd::Stopped)) || stop.is_cancelled();
     connection.end(polite, stopped).await;
     drop(connection);
     if polite {
@@ -221,24 +226,24 @@ async fn drained(stop: &CancellationToken, entered: &OnceLock<Arc<Session>>) {
 }
 
 impl<R: AsyncRead + Send + Unpin> Connection<R> {
-    async fn requests(&mut self) -> Result<(), Ended> {
+    async fn requests(&mut self) -> Result<(), ConnectionEnd> {
         loop {
             match self.standing {
-                start::Standing::In { .. } => self.next_request().await?,
+                handshake::LoginState::In { .. } => self.next_request().await?,
                 // However slowly it comes, and whatever its credential is asked about.
-                start::Standing::Nobody | start::Standing::Claims(..) => {
+                handshake::LoginState::Nobody | handshake::LoginState::Claims(..) => {
                     let until = self.inlet.login_until();
                     let next = timeout_at(until, self.next_request()).await;
-                    next.map_err(|_| Ended::Stalled)??;
+                    next.map_err(|_| ConnectionEnd::Stalled)??;
                 }
             }
         }
     }
 
-    async fn next_request(&mut self) -> Result<(), Ended> {
+    async fn next_request(&mut self) -> Result<(), ConnectionEnd> {
         let header = self.inlet.header().await?;
-        let header =
-            RequestHeader::decode(&header).map_err(|error| Ended::Protocol(error.to_string()))?;
+        let header = RequestHeader::decode(&header)
+            .map_err(|error| ConnectionEnd::Protocol(error.to_string()))?;
         if self.standing.session().is_none() {
             self.may_come_first(&header).await?;
         }
@@ -246,7 +251,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     }
 
     /// Refuses what may not come before the login, before any more of it is read.
-    async fn may_come_first(&self, header: &RequestHeader) -> Result<(), Ended> {
+    async fn may_come_first(&self, header: &RequestHeader) -> Result<(), ConnectionEnd> {
         let max = match RequestCode::from_number(header.code) {
             Some(RequestCode::Protocol | RequestCode::Login | RequestCode::Bind) => FIRST_BYTES_MAX,
             Some(RequestCode::Auth) => CREDENTIAL_BYTES_MAX,
@@ -254,20 +259,22 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                 let message = "Invalid request; user not logged in";
                 let reply = Reply::error(ErrorCode::InvalidRequest, message);
                 self.outlet.reply(header.stream, &reply).await;
-                return Err(Ended::Protocol("a request before the login".to_owned()));
+                return Err(ConnectionEnd::Protocol(
+                    "a request before the login".to_owned(),
+                ));
             }
         };
         if header.len as usize > max {
             let message = format!("Invalid request; more than {max} bytes before the login");
             let reply = Reply::error(ErrorCode::ArgTooLong, message.as_str());
             self.outlet.reply(header.stream, &reply).await;
-            return Err(Ended::Protocol(message));
+            return Err(ConnectionEnd::Protocol(message));
         }
         Ok(())
     }
 
     /// Reads and begins one request.
-    async fn request(&mut self, header: RequestHeader) -> Result<(), Ended> {
+    async fn request(&mut self, header: RequestHeader) -> Result<(), ConnectionEnd> {
         let len = match header.arguments_len() {
             Ok(len) => len,
             Err(error) => return self.senseless(&header, &error, header.len as usize).await,
@@ -278,7 +285,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             Err(error) => {
                 // What follows the arguments of a vector is not known without them.
                 if header.code == RequestCode::Writev.number() {
-                    return Err(Ended::Protocol(error.to_string()));
+                    return Err(ConnectionEnd::Protocol(error.to_string()));
                 }
                 return self.senseless(&header, &error, 0).await;
             }
@@ -287,7 +294,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         let measure = Measure::begin(&self.door, request.code());
         let negotiated = match request {
             Request::Protocol(protocol) => {
-                let reply = start::protocol_reply(&self.door, &self.peer, protocol, false);
+                let reply = handshake::protocol_reply(&self.door, &self.peer, protocol, false);
                 self.outlet
                     .reply(header.stream, &Reply::Ok(reply.encode()))
                     .await;
@@ -302,13 +309,15 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                     let message = "Invalid request; user not logged in";
                     let reply = Reply::error(ErrorCode::InvalidRequest, message);
                     self.outlet.reply(header.stream, &reply).await;
-                    Err(Ended::Protocol("a request before the login".to_owned()))
+                    Err(ConnectionEnd::Protocol(
+                        "a request before the login".to_owned(),
+                    ))
                 }
             },
         };
         measure.end(match negotiated {
-            Ok(()) => Outcome::Done,
-            Err(_) => Outcome::Refused,
+            Ok(()) => RequestOutcome::Done,
+            Err(_) => RequestOutcome::Refused,
         });
         negotiated
     }
@@ -319,11 +328,11 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         header: &RequestHeader,
         error: &DecodeError,
         rest: usize,
-    ) -> Result<(), Ended> {
-        let refusal = Refusal::new(error.code(), error.to_string());
+    ) -> Result<(), ConnectionEnd> {
+        let refusal = ErrorReply::new(error.code(), error.to_string());
         self.outlet.refuse(header.stream, &refusal).await;
         if rest > SKIP_BYTES_MAX || self.standing.session().is_none() {
-            return Err(Ended::Protocol(error.to_string()));
+            return Err(ConnectionEnd::Protocol(error.to_string()));
         }
         self.inlet.skip(rest).await
     }
@@ -335,12 +344,12 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         header: &RequestHeader,
         request: Request,
         measure: Measure,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), ConnectionEnd> {
         let permit = Arc::clone(&self.running).acquire_owned().await;
-        let asked = Asked {
+        let asked = PendingRequest {
             stream: header.stream,
             measure,
-            permit: permit.map_err(|_| Ended::Stopped)?,
+            permit: permit.map_err(|_| ConnectionEnd::Stopped)?,
         };
         match request {
             Request::Write(write) => self.take_write(&session, asked, write).await,
@@ -352,7 +361,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             } => self.checkpointed(session, asked, handle, &embedded).await,
             // Nothing was asked to be signed; what is signed all the same goes on as it is.
             Request::Sigver(_) => {
-                asked.measure.end(Outcome::Done);
+                asked.measure.end(RequestOutcome::Done);
                 Ok(())
             }
             request => self.spawn(session, asked, request).await,
@@ -364,13 +373,13 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     async fn spawn(
         &mut self,
         session: Arc<Session>,
-        asked: Asked,
+        asked: PendingRequest,
         request: Request,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), ConnectionEnd> {
         let permit = asked.permit;
-        let placed = verb::place(&session, &request).await;
+        let placed = ops::enqueue_change(&session, &request).await;
         let turn = session.names.enter(&request);
-        let removes = verb::removes(&self.door, &session, &request);
+        let removes = ops::removes(&self.door, &session, &request);
         let context = Context {
             door: Arc::clone(&self.door),
             outlet: self.outlet.clone(),
@@ -388,7 +397,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             tokio::select! {
                 biased;
                 () = cut.cancelled() => {}
-                () = verb::answer(context, request, placed) => {}
+                () = ops::answer(context, request, placed) => {}
             }
         });
         Ok(())
@@ -402,7 +411,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             let patience = self.door.config.limits.stall_timeout;
             let _ = tokio::time::timeout(patience, self.tasks.wait()).await;
         }
-        if let start::Standing::In { session, main } = &self.standing
+        if let handshake::LoginState::In { session, main } = &self.standing
             && *main
         {
             if !stopped {
@@ -413,7 +422,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                 false => session.end(),
             }
             self.door.forget(session.id());
-        } else if let start::Standing::In { session, .. } = &self.standing {
+        } else if let handshake::LoginState::In { session, .. } = &self.standing {
             session.unbind(&self.outlet);
         }
     }

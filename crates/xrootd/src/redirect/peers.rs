@@ -11,9 +11,9 @@ use dewar_xrootd_client::{
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::choice::{Refused, Wish, choose};
-use super::rule::{Elsewhere, Redirect};
-use super::tried::Tried;
+use super::exclusions::ExcludedHosts;
+use super::rule::{Redirect, RedirectTarget};
+use super::selection::{NoServer, SelectionRequest, choose};
 
 /// How often each is asked how it is, and how soon again one is that was not there.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const LOOK_TIME: Duration = Duration::from_secs(3);
 
 /// What is known of a server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct PeerStatus {
     /// It was asked at least once.
     pub(super) asked: bool,
     pub(super) there: bool,
@@ -37,12 +37,12 @@ pub(super) struct Known {
 }
 
 /// A server.
-pub(super) struct Peer {
+pub(super) struct PeerServer {
     pub(super) place: Endpoint,
-    known: Mutex<Known>,
+    known: Mutex<PeerStatus>,
 }
 
-impl Peer {
+impl PeerServer {
     pub(super) fn of(place: &Endpoint) -> Self {
         Self {
             place: place.clone(),
@@ -51,7 +51,7 @@ impl Peer {
     }
 
     /// Whether that is its name, or one of its addresses.
-    pub(super) fn is(&self, host: &str, known: &Known) -> bool {
+    pub(super) fn is(&self, host: &str, known: &PeerStatus) -> bool {
         self.place.host.eq_ignore_ascii_case(host)
             || host.parse().is_ok_and(|address: IpAddr| {
                 let address = address.to_canonical();
@@ -64,7 +64,7 @@ impl Peer {
             })
     }
 
-    fn tell(&self, there: bool, sessions: Option<u64>) {
+    fn record(&self, there: bool, sessions: Option<u64>) {
         let mut known = self.known.lock();
         if known.there != there {
             let server = &self.place;
@@ -82,13 +82,13 @@ impl Peer {
     /// Watches it for ever.
     async fn watch(&self, client: &Client) {
         loop {
-            self.look(client).await;
+            self.probe(client).await;
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
     /// Watches it until it is not there, or once where it lets nobody in.
-    async fn look(&self, client: &Client) {
+    async fn probe(&self, client: &Client) {
         if let Ok(found) = SystemResolver.resolve(&self.place).await {
             let found = found.iter().map(|address| address.ip().to_canonical());
             self.known.lock().addresses = found.collect();
@@ -97,17 +97,17 @@ impl Peer {
             Ok(connection) => connection,
             // Who says that is there.
             Err(Error::Login { .. } | Error::Tls { .. } | Error::Server { .. }) => {
-                return self.tell(true, None);
+                return self.record(true, None);
             }
             Err(error) => {
                 tracing::trace!(server = %self.place, %error, "not there");
-                return self.tell(false, None);
+                return self.record(false, None);
             }
         };
         loop {
             match connection.statistics().await {
-                Ok(text) => self.tell(true, sessions_in(&text)),
-                Err(Error::Server { .. } | Error::Protocol(_)) => self.tell(true, None),
+                Ok(text) => self.record(true, sessions_in(&text)),
+                Err(Error::Server { .. } | Error::Protocol(_)) => self.record(true, None),
                 Err(_) => break,
             }
             // It ends when the server begins to stop, which must be known at once.
@@ -116,7 +116,7 @@ impl Peer {
                 break;
             }
         }
-        self.tell(false, None);
+        self.record(false, None);
     }
 }
 
@@ -130,13 +130,13 @@ fn sessions_in(text: &str) -> Option<u64> {
 /// All other servers. They are watched as long as this lives.
 pub(crate) struct Peers {
     rules: Redirect,
-    all: BTreeMap<Endpoint, Arc<Peer>>,
+    all: BTreeMap<Endpoint, Arc<PeerServer>>,
     _watched: DropGuard,
 }
 
 /// Where a client is sent.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct RedirectAddress {
     pub(crate) host: String,
     pub(crate) port: u16,
 }
@@ -164,7 +164,7 @@ impl Peers {
         for rule in rules.reads.iter().chain(&rules.writes) {
             let entry = all.entry(rule.place.clone());
             entry.or_insert_with(|| {
-                let peer = Arc::new(Peer::of(&rule.place));
+                let peer = Arc::new(PeerServer::of(&rule.place));
                 let (watched, client, stop) = (Arc::clone(&peer), client.clone(), stop.clone());
                 tokio::spawn(async move {
                     tokio::select! {
@@ -185,7 +185,7 @@ impl Peers {
 
     /// Those that do not answer.
     pub(crate) fn silent(&self) -> Vec<String> {
-        let silent = |peer: &&Arc<Peer>| {
+        let silent = |peer: &&Arc<PeerServer>| {
             let known = peer.known.lock();
             known.asked && !known.there
         };
@@ -201,43 +201,52 @@ impl Peers {
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) async fn away(
+    pub(crate) async fn redirect(
         &self,
         writes: bool,
         client: IpAddr,
-        tried: &Tried<'_>,
-    ) -> Result<Target, Refused> {
-        let mut wish = Wish {
+        tried: &ExcludedHosts<'_>,
+    ) -> Result<RedirectAddress, NoServer> {
+        let mut request = SelectionRequest {
             client,
             tried,
             again: false,
             here: None,
         };
-        match self.choose(writes, &wish) {
-            Err(Refused::AllTried) => {
+        match self.choose(writes, &request) {
+            Err(NoServer::AllTried) => {
                 // Until all were asked anew: who was not there for the client is known to be away
                 // by then, or is back.
                 tokio::time::sleep(LOOK_EVERY + LOOK_EVERY / 2).await;
-                wish.again = true;
-                self.choose(writes, &wish)
+                request.again = true;
+                self.choose(writes, &request)
             }
             outcome => outcome,
         }
     }
 
     /// Where a client had better go that could stay here, where so many sessions are open.
-    pub(crate) fn better(&self, writes: bool, client: IpAddr, here: u64) -> Option<Target> {
-        let wish = Wish {
+    pub(crate) fn better(
+        &self,
+        writes: bool,
+        client: IpAddr,
+        here: u64,
+    ) -> Option<RedirectAddress> {
+        let request = SelectionRequest {
             client,
-            tried: &Tried::default(),
+            tried: &ExcludedHosts::default(),
             again: false,
             here: Some(here),
         };
-        self.choose(writes, &wish).ok()
+        self.choose(writes, &request).ok()
     }
 
-    fn choose(&self, writes: bool, wish: &Wish<'_>) -> Result<Target, Refused> {
-        let rules: &[Elsewhere] = match writes {
+    fn choose(
+        &self,
+        writes: bool,
+        request: &SelectionRequest<'_>,
+    ) -> Result<RedirectAddress, NoServer> {
+        let rules: &[RedirectTarget] = match writes {
             true => &self.rules.writes,
             false => &self.rules.reads,
         };
@@ -248,11 +257,11 @@ impl Peers {
                 Some((rule, peer, peer.known.lock().clone()))
             })
             .collect();
-        let peer = choose(&candidates, wish)?;
+        let peer = choose(&candidates, request)?;
         let mut known = peer.known.lock();
         known.sent += 1;
         known.sent_since += 1;
-        Ok(Target {
+        Ok(RedirectAddress {
             host: match peer.place.host.contains(':') {
                 true => format!("[{}]", peer.place.host),
                 false => peer.place.host.clone(),

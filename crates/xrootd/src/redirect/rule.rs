@@ -7,7 +7,7 @@ use dewar_xrootd_client::Endpoint;
 
 /// When clients are sent to other servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum When {
+pub enum RedirectMode {
     /// When this server stops, instead of being told to come back.
     #[default]
     Stopping,
@@ -17,7 +17,7 @@ pub enum When {
     Always,
 }
 
-impl When {
+impl RedirectMode {
     /// As the configuration writes it.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -32,12 +32,12 @@ impl When {
 
 /// Another server, and whose clients are near to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct RedirectTarget {
     pub(crate) place: Endpoint,
     pub(crate) near: Option<Network>,
 }
 
-impl Elsewhere {
+impl RedirectTarget {
     /// Of `HOST[:PORT]`, or `HOST[:PORT]=NETWORK` for one that is near to the clients of a network.
     #[must_use]
     pub fn parse(rule: &str) -> Option<Self> {
@@ -62,18 +62,18 @@ impl Elsewhere {
 #[derive(Clone, Debug, Default)]
 pub struct Redirect {
     /// When.
-    pub when: When,
+    pub when: RedirectMode,
     /// Servers with the same files, for reading.
-    pub reads: Vec<Elsewhere>,
+    pub reads: Vec<RedirectTarget>,
     /// Servers that take what is written, or what changes names.
-    pub writes: Vec<Elsewhere>,
+    pub writes: Vec<RedirectTarget>,
 }
 
 impl Redirect {
     /// Whether this server has no files of its own.
     #[must_use]
     pub fn is_all(&self) -> bool {
-        self.when == When::Always
+        self.when == RedirectMode::Always
     }
 }
 
@@ -83,11 +83,11 @@ mod tests {
 
     #[test]
     fn rules_are_read() {
-        let near = Elsewhere::parse("GW1.example.org:1095 = 10.2.0.0/16").expect("a rule");
+        let near = RedirectTarget::parse("GW1.example.org:1095 = 10.2.0.0/16").expect("a rule");
         assert_eq!(near.place.to_string(), "gw1.example.org:1095");
         assert!(near.is_near("::ffff:10.2.3.4".parse().expect("an address")));
         assert!(!near.is_near("10.3.3.4".parse().expect("an address")));
-        let plain = Elsewhere::parse("[::1]").expect("a rule");
+        let plain = RedirectTarget::parse("[::1]").expect("a rule");
         assert_eq!(plain.place.to_string(), "[::1]:1094");
         assert!(!plain.is_near("::1".parse().expect("an address")));
         for bad in [
@@ -100,9 +100,9 @@ mod tests {
             "ann@a",
             "root://a",
         ] {
-            assert_eq!(Elsewhere::parse(bad), None, "{bad}");
+            assert_eq!(RedirectTarget::parse(bad), None, "{bad}");
         }
-        assert_eq!(When::parse("always"), Some(When::Always));
-        assert_eq!(When::parse("Always"), None);
+        assert_eq!(RedirectMode::parse("always"), Some(RedirectMode::Always));
+        assert_eq!(RedirectMode::parse("Always"), None);
     }
 }

@@ -25,12 +25,12 @@ const AHEAD_MAX: usize = 4;
 
 /// Room that is held until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct BufferReservation {
     bytes: usize,
     permits: [Option<OwnedSemaphorePermit>; 2],
 }
 
-impl Share {
+impl BufferReservation {
     /// How many bytes it is for.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -61,32 +61,32 @@ impl Budget {
     }
 
     /// Room for `wanted` bytes, or for fewer: what there is less of waits.
-    pub(crate) async fn take(&self, wanted: usize) -> Share {
+    pub(crate) async fn take(&self, wanted: usize) -> BufferReservation {
         let units = wanted.div_ceil(ROOM_UNIT).clamp(1, self.own_units);
         // Neither semaphore is ever closed, so these are permits.
         let own = Arc::clone(&self.own).acquire_many_owned(units as u32).await;
         if let Ok(common) = Arc::clone(&self.common).try_acquire_many_owned(units as u32) {
-            return Share {
+            return BufferReservation {
                 bytes: wanted.min(units * ROOM_UNIT),
                 permits: [own.ok(), Some(common)],
             };
         }
         drop(own);
         let floor = Arc::clone(&self.floor).acquire_owned().await;
-        Share {
+        BufferReservation {
             bytes: wanted.min(self.least),
             permits: [floor.ok(), None],
         }
     }
 
     /// The same, if nothing must be waited for and nothing is scarce.
-    pub(crate) fn take_now(&self, wanted: usize) -> Option<Share> {
+    pub(crate) fn take_now(&self, wanted: usize) -> Option<BufferReservation> {
         let units = wanted.div_ceil(ROOM_UNIT).clamp(1, self.own_units) as u32;
         let own = Arc::clone(&self.own).try_acquire_many_owned(units).ok()?;
         let common = Arc::clone(&self.common)
             .try_acquire_many_owned(units)
             .ok()?;
-        Some(Share {
+        Some(BufferReservation {
             bytes: wanted.min(units as usize * ROOM_UNIT),
             permits: [Some(own), Some(common)],
         })
@@ -94,13 +94,13 @@ impl Budget {
 
     /// Room to keep so many bytes that were read ahead, while other room is waited for; nothing is
     /// waited for here.
-    pub(crate) fn keep(&self, bytes: usize) -> Option<Share> {
+    pub(crate) fn keep(&self, bytes: usize) -> Option<BufferReservation> {
         let units = bytes.div_ceil(ROOM_UNIT).max(1) as u32;
         let ahead = Arc::clone(&self.ahead).try_acquire_owned().ok()?;
         let common = Arc::clone(&self.common)
             .try_acquire_many_owned(units)
             .ok()?;
-        Some(Share {
+        Some(BufferReservation {
             bytes,
             permits: [Some(ahead), Some(common)],
         })
@@ -108,11 +108,11 @@ impl Budget {
 
     /// Room for all of `wanted` bytes, at most a connection's own: for what can be sent whole only.
     /// While the common room is used up it waits, in turn with others.
-    pub(crate) async fn take_whole(&self, wanted: usize) -> Share {
+    pub(crate) async fn take_whole(&self, wanted: usize) -> BufferReservation {
         let units = wanted.div_ceil(ROOM_UNIT).clamp(1, self.own_units) as u32;
         let own = Arc::clone(&self.own).acquire_many_owned(units).await;
         let common = Arc::clone(&self.common).acquire_many_owned(units).await;
-        Share {
+        BufferReservation {
             bytes: wanted,
             permits: [own.ok(), common.ok()],
         }

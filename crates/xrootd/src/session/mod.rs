@@ -5,9 +5,9 @@
 
 mod budget;
 pub(crate) mod id;
-mod interrupted;
+mod interrupted_files;
 mod open_files;
-mod order;
+mod ordering;
 pub(crate) mod writer;
 
 use std::collections::BTreeMap;
@@ -20,19 +20,19 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use budget::{Budget, Share};
-pub(crate) use interrupted::{Interrupted, WasRead, Whose};
+pub(crate) use budget::{Budget, BufferReservation};
+pub(crate) use interrupted_files::{ClientFileKey, InterruptedFiles, InterruptedRead};
 pub(crate) use open_files::{FileLease, LeasedFile, OpenFiles, Shortage};
-pub(crate) use order::{Order, Turn as NamesTurn};
+pub(crate) use ordering::{NameOpOrder, NameOpTicket};
 pub(crate) use writer::Writer;
 
 use crate::callers::{Peer, Proof};
-use crate::connection::Outlet;
+use crate::connection::ReplyWriter;
 use crate::door::Door;
-use crate::error::{Answer, Refusal};
+use crate::error::{ErrorReply, VerbResult};
 use crate::limits::{BOUND_MAX, IN_BYTES_MAX, PIECE_BYTES_LEAST};
 use crate::tpc::copy::Copy;
-use crate::tpc::keys::Left;
+use crate::tpc::keys::KeyGuard;
 
 /// An open file.
 #[derive(Clone)]
@@ -53,14 +53,14 @@ pub(crate) struct Reader {
     /// Who opened it.
     pub(crate) owner: UserId,
     /// The key that was left for a destination; it ends with this.
-    pub(crate) left: Option<Left>,
+    pub(crate) left: Option<KeyGuard>,
     /// Its client said over another connection that this one broke, and reads on there.
     pub(crate) went_on: AtomicBool,
 }
 
 /// What a client says of itself at its login, before any proof.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Claimed {
+pub(crate) struct ClientInfo {
     /// Its user and process, as third-party copies name clients: `user.pid`.
     pub(crate) name: String,
     /// Its host.
@@ -77,7 +77,7 @@ pub(crate) struct Session {
     id: SessionId,
     /// None of who came for nothing but files to which there are keys.
     proof: Option<Proof>,
-    claimed: Claimed,
+    claimed: ClientInfo,
     peer: Peer,
     files_max: usize,
     handles: Mutex<BTreeMap<u32, Handle>>,
@@ -85,11 +85,11 @@ pub(crate) struct Session {
     /// No more files are opened. Changed and asked under the lock of the handles.
     over: AtomicBool,
     /// The ways out by number: 0 is the first connection's.
-    outlets: Mutex<[Option<Outlet>; BOUND_MAX + 1]>,
+    outlets: Mutex<[Option<ReplyWriter>; BOUND_MAX + 1]>,
     /// Room for what is written and the disks have not taken.
     pub(crate) room: Budget,
     /// What changes names.
-    pub(crate) names: Arc<Order>,
+    pub(crate) names: Arc<NameOpOrder>,
     /// Bytes are cloned by one request at a time.
     pub(crate) clones: tokio::sync::Mutex<()>,
     /// When the session began that the client says it had before this one, if this server knows nothing of it.
@@ -103,13 +103,13 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(
         id: SessionId,
-        (proof, claimed): (Option<Proof>, Claimed),
+        (proof, claimed): (Option<Proof>, ClientInfo),
         peer: Peer,
         door: &Door,
-        outlet: &Outlet,
+        outlet: &ReplyWriter,
         cut: &CancellationToken,
     ) -> Arc<Self> {
-        let mut outlets: [Option<Outlet>; BOUND_MAX + 1] = Default::default();
+        let mut outlets: [Option<ReplyWriter>; BOUND_MAX + 1] = Default::default();
         outlets[0] = Some(outlet.clone());
         Arc::new(Self {
             id,
@@ -139,7 +139,7 @@ impl Session {
         self.proof.as_ref()
     }
 
-    pub(crate) fn claimed(&self) -> &Claimed {
+    pub(crate) fn claimed(&self) -> &ClientInfo {
         &self.claimed
     }
 
@@ -165,7 +165,7 @@ impl Session {
     }
 
     /// A change begins to come of what this user is writing under that path, if it is; as [`Self::begin`].
-    pub(crate) fn begin_at(&self, path: &str, owner: UserId) -> Option<writer::Write> {
+    pub(crate) fn begin_at(&self, path: &str, owner: UserId) -> Option<writer::PendingWrite> {
         let handles = self.handles.lock();
         let writer = handles.values().find_map(|handle| match handle {
             Handle::Writer(writer)
@@ -199,15 +199,15 @@ impl Session {
     ///
     /// # Errors
     /// Too many are open, or the session is over.
-    pub(crate) fn admit(&self, handle: Handle) -> Answer<FileHandle> {
+    pub(crate) fn admit(&self, handle: Handle) -> VerbResult<FileHandle> {
         let mut handles = self.handles.lock();
         if self.over.load(Relaxed) {
             let message = "The session is over";
-            return Err(Refusal::new(ErrorCode::Cancelled, message));
+            return Err(ErrorReply::new(ErrorCode::Cancelled, message));
         }
         if handles.len() >= self.files_max {
             let message = format!("{} files are open, more are not allowed", handles.len());
-            return Err(Refusal::new(ErrorCode::NoMemory, message));
+            return Err(ErrorReply::new(ErrorCode::NoMemory, message));
         }
         loop {
             let number = self.next.fetch_add(1, Relaxed);
@@ -222,7 +222,7 @@ impl Session {
     ///
     /// # Errors
     /// 3004 for what is none.
-    pub(crate) fn handle(&self, handle: FileHandle, doing: &str) -> Answer<Handle> {
+    pub(crate) fn handle(&self, handle: FileHandle, doing: &str) -> VerbResult<Handle> {
         let found = self.handles.lock().get(&handle.number()).cloned();
         found.ok_or_else(|| not_open(doing))
     }
@@ -231,7 +231,7 @@ impl Session {
     ///
     /// # Errors
     /// 3004 for what is none, or is open for reading.
-    pub(crate) fn writer(&self, handle: FileHandle, doing: &str) -> Answer<Arc<Writer>> {
+    pub(crate) fn writer(&self, handle: FileHandle, doing: &str) -> VerbResult<Arc<Writer>> {
         writer_of(self.handle(handle, doing)?, doing)
     }
 
@@ -239,7 +239,11 @@ impl Session {
     ///
     /// # Errors
     /// As [`Self::writer`].
-    pub(crate) fn begin(&self, handle: FileHandle, doing: &str) -> Answer<writer::Write> {
+    pub(crate) fn begin(
+        &self,
+        handle: FileHandle,
+        doing: &str,
+    ) -> VerbResult<writer::PendingWrite> {
         let handles = self.handles.lock();
         let found = handles.get(&handle.number()).cloned();
         let writer = writer_of(found.ok_or_else(|| not_open(doing))?, doing)?;
@@ -252,7 +256,7 @@ impl Session {
     ///
     /// # Errors
     /// 3004 for what is none.
-    pub(crate) fn release(&self, handle: FileHandle) -> Answer<Handle> {
+    pub(crate) fn release(&self, handle: FileHandle) -> VerbResult<Handle> {
         let found = self.handles.lock().remove(&handle.number());
         self.closed.notify_waiters();
         found.ok_or_else(|| not_open("close"))
@@ -270,12 +274,12 @@ impl Session {
     }
 
     /// The way out of a number.
-    pub(crate) fn outlet(&self, number: u8) -> Option<Outlet> {
+    pub(crate) fn outlet(&self, number: u8) -> Option<ReplyWriter> {
         self.outlets.lock().get(usize::from(number))?.clone()
     }
 
     /// Binds a connection; it ends with the session.
-    pub(crate) fn bind(&self, outlet: &Outlet, cut: &CancellationToken) -> Option<u8> {
+    pub(crate) fn bind(&self, outlet: &ReplyWriter, cut: &CancellationToken) -> Option<u8> {
         if self.cut.is_cancelled() {
             return None;
         }
@@ -295,7 +299,7 @@ impl Session {
     }
 
     /// A bound connection has ended.
-    pub(crate) fn unbind(&self, outlet: &Outlet) {
+    pub(crate) fn unbind(&self, outlet: &ReplyWriter) {
         for bound in self.outlets.lock().iter_mut() {
             if bound.as_ref().is_some_and(|bound| bound.is(outlet)) {
                 *bound = None;
@@ -304,8 +308,8 @@ impl Session {
     }
 
     /// Whose a file is that this client has open.
-    pub(crate) fn whose(&self, path: &str, owner: UserId) -> Whose {
-        Whose {
+    pub(crate) fn whose(&self, path: &str, owner: UserId) -> ClientFileKey {
+        ClientFileKey {
             path: path.to_owned(),
             owner,
             client: self.claimed.clone(),
@@ -313,7 +317,7 @@ impl Session {
     }
 
     /// What it reads under that name.
-    pub(crate) fn reads(&self, whose: &Whose) -> Vec<Arc<Reader>> {
+    pub(crate) fn reads(&self, whose: &ClientFileKey) -> Vec<Arc<Reader>> {
         let handles = self.handles.lock();
         let readers = handles.values().filter_map(|handle| match handle {
             Handle::Reader(reader) if !reader.went_on.load(Relaxed) => Some(reader),
@@ -326,7 +330,7 @@ impl Session {
     }
 
     /// Nobody goes on with what is being written under that name.
-    pub(crate) fn give_up(&self, whose: &Whose) {
+    pub(crate) fn give_up(&self, whose: &ClientFileKey) {
         for handle in self.handles.lock().values() {
             if let Handle::Writer(writer) = handle
                 && self.whose(&writer.path, writer.owner) == *whose
@@ -337,7 +341,7 @@ impl Session {
     }
 
     /// That one, if it is open here.
-    pub(crate) fn upload(&self, whose: &Whose) -> Option<Arc<Writer>> {
+    pub(crate) fn upload(&self, whose: &ClientFileKey) -> Option<Arc<Writer>> {
         let handles = self.handles.lock();
         handles.values().find_map(|handle| match handle {
             Handle::Writer(writer)
@@ -352,7 +356,7 @@ impl Session {
     }
 
     /// Leaves the open files for the client to go on with over another connection.
-    pub(crate) fn leave_files(&self, interrupted: &Interrupted) {
+    pub(crate) fn leave_files(&self, interrupted: &InterruptedFiles) {
         // At one moment: who looks for one here and then there must not miss it.
         let mut handles = self.handles.lock();
         self.over.store(true, Relaxed);
@@ -392,25 +396,25 @@ impl Session {
     }
 }
 
-fn writer_of(handle: Handle, doing: &str) -> Answer<Arc<Writer>> {
+fn writer_of(handle: Handle, doing: &str) -> VerbResult<Arc<Writer>> {
     match handle {
         Handle::Writer(writer) => Ok(writer),
         Handle::Copy(copy) => Err(copied(doing, &copy)),
         Handle::Reader(reader) => {
             let message = format!("Unable to {doing} {}; it is open for reading", reader.path);
-            Err(Refusal::new(ErrorCode::FileNotOpen, message))
+            Err(ErrorReply::new(ErrorCode::FileNotOpen, message))
         }
     }
 }
 
 /// For what cannot be done with a file that this server fetches itself.
-pub(crate) fn copied(doing: &str, copy: &Copy) -> Refusal {
+pub(crate) fn copied(doing: &str, copy: &Copy) -> ErrorReply {
     let path = &copy.writer.path;
     let message = format!("Unable to {doing} {path}; it comes by a third-party copy");
-    Refusal::new(ErrorCode::InvalidRequest, message)
+    ErrorReply::new(ErrorCode::InvalidRequest, message)
 }
 
-fn not_open(doing: &str) -> Refusal {
+fn not_open(doing: &str) -> ErrorReply {
     let message = format!("{doing} does not refer to an open file");
-    Refusal::new(ErrorCode::FileNotOpen, message)
+    ErrorReply::new(ErrorCode::FileNotOpen, message)
 }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::tpc::shares::Sharer;
+use crate::tpc::fair_share::ShareOwner;
 
 /// How many files an account may write, and how much memory open files may hold.
 pub(crate) struct OpenFiles {
@@ -28,7 +28,7 @@ pub(crate) struct OpenFiles {
 #[derive(Default)]
 struct Leases {
     bytes: usize,
-    by: BTreeMap<Sharer, AccountLeases>,
+    by: BTreeMap<ShareOwner, AccountLeases>,
 }
 
 /// Those of one account.
@@ -51,7 +51,7 @@ pub(crate) enum Shortage {
 /// The memory of an open file, until this is dropped.
 pub(crate) struct FileLease {
     files: Arc<OpenFiles>,
-    of: Sharer,
+    of: ShareOwner,
     writes: bool,
     bytes: usize,
 }
@@ -73,7 +73,7 @@ impl OpenFiles {
     /// The account has too many, or too little memory is free.
     pub(crate) fn writer(
         self: &Arc<Self>,
-        of: &Sharer,
+        of: &ShareOwner,
         bytes: usize,
     ) -> Result<FileLease, Shortage> {
         self.lease(of, true, bytes)
@@ -85,7 +85,7 @@ impl OpenFiles {
     /// Too little memory is free.
     pub(crate) fn reader(
         self: &Arc<Self>,
-        of: &Sharer,
+        of: &ShareOwner,
         bytes: usize,
     ) -> Result<FileLease, Shortage> {
         self.lease(of, false, bytes)
@@ -93,7 +93,7 @@ impl OpenFiles {
 
     fn lease(
         self: &Arc<Self>,
-        of: &Sharer,
+        of: &ShareOwner,
         writes: bool,
         bytes: usize,
     ) -> Result<FileLease, Shortage> {
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn an_account_has_so_many_writers_and_no_more_than_is_free() {
         let files = OpenFiles::new(3, 1000);
-        let (ann, bob) = (Sharer::named("ann"), Sharer::named("bob"));
+        let (ann, bob) = (ShareOwner::named("ann"), ShareOwner::named("bob"));
         let lease = |of, bytes| files.writer(of, bytes);
         let mut anns: Vec<_> = (0..3).map(|_| lease(&ann, 100).expect("free")).collect();
         assert_eq!(lease(&ann, 1).err(), Some(Shortage::Writers(3)));
@@ -241,7 +241,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lease_waits_to_grow() {
         let files = OpenFiles::new(9, 1000);
-        let (ann, bob) = (Sharer::named("ann"), Sharer::named("bob"));
+        let (ann, bob) = (ShareOwner::named("ann"), ShareOwner::named("bob"));
         let mut growing = files.writer(&ann, 100).expect("free");
         let held = files.writer(&bob, 800).expect("free");
         let patience = Duration::from_secs(10);

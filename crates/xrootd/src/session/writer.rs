@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use dewar_store::api::ObjectInfo;
-use dewar_store::file::{AttributeChange, FileWrite, Paged, Revision, Snapshot};
+use dewar_store::file::{AttributeChange, ChecksummedBytes, FileWrite, Revision, Snapshot};
 use dewar_types::{ByteRange, Error, ErrorKind, UserId};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::limits::BAD_PAGES_PER_FILE_MAX;
@@ -15,36 +15,39 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::{FileLease, Share};
-use crate::connection::{Asked, Outlet};
-use crate::error::{Answer, Refusal};
+use super::{BufferReservation, FileLease};
+use crate::connection::{PendingRequest, ReplyWriter};
+use crate::error::{ErrorReply, VerbResult};
 use crate::limits::{FILE_LATER, GROWTH_TIME, OPS_MAX, TAKE_OVER_TIME};
 
 /// Extended attributes of a file.
-pub(crate) type Attributes = BTreeMap<String, Bytes>;
+pub(crate) type ExtendedAttributes = BTreeMap<String, Bytes>;
 
 /// What the task is asked to do.
 enum Op {
     Data {
         offset: u64,
-        bytes: Paged,
-        share: Share,
-        ending: Arc<Ending>,
+        bytes: ChecksummedBytes,
+        share: BufferReservation,
+        ending: Arc<WriteCompletion>,
     },
-    Done(Arc<Ending>),
-    Put(u64, Paged, oneshot::Sender<Answer<()>>),
-    Read(ByteRange, oneshot::Sender<Answer<Bytes>>),
-    Truncate(u64, oneshot::Sender<Answer<()>>),
-    Sync(oneshot::Sender<Answer<()>>),
-    Attributes(AttributeChange, oneshot::Sender<Result<Attributes, Error>>),
-    Checkpoint(Turn, oneshot::Sender<Answer<u64>>),
+    Done(Arc<WriteCompletion>),
+    Put(u64, ChecksummedBytes, oneshot::Sender<VerbResult<()>>),
+    Read(ByteRange, oneshot::Sender<VerbResult<Bytes>>),
+    Truncate(u64, oneshot::Sender<VerbResult<()>>),
+    Sync(oneshot::Sender<VerbResult<()>>),
+    Attributes(
+        AttributeChange,
+        oneshot::Sender<Result<ExtendedAttributes, Error>>,
+    ),
+    Checkpoint(CheckpointAction, oneshot::Sender<VerbResult<u64>>),
     GoesOn,
-    Commit(Option<u64>, oneshot::Sender<Answer<ObjectInfo>>),
+    Commit(Option<u64>, oneshot::Sender<VerbResult<ObjectInfo>>),
 }
 
 /// What becomes of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum CheckpointAction {
     /// The file as it is now is remembered.
     Begin,
     /// What was changed since then stays.
@@ -77,33 +80,33 @@ pub(crate) struct Writer {
     size: Arc<AtomicU64>,
     ops: mpsc::Sender<Op>,
     /// Writes whose bytes are still coming.
-    coming: watch::Sender<Coming>,
+    coming: watch::Sender<PendingWrites>,
     /// Pages that came damaged and did not come again: where they begin, and their bytes.
     bad: Mutex<BTreeMap<u64, usize>>,
 }
 
 /// Writes whose bytes are still coming from clients.
 #[derive(Clone, Copy, Debug, Default)]
-struct Coming {
+struct PendingWrites {
     now: usize,
     /// Those whose client went before all of them were there.
     broken_off: u64,
 }
 
 /// A change that is coming: a close waits for it, and who goes on over another connection.
-pub(crate) struct Write {
+pub(crate) struct PendingWrite {
     pub(crate) writer: Arc<Writer>,
     whole: bool,
 }
 
-impl Write {
+impl PendingWrite {
     /// Everything came: what it is made of stands in the file's queue, its end too.
     pub(crate) fn came(mut self) {
         self.whole = true;
     }
 }
 
-impl Drop for Write {
+impl Drop for PendingWrite {
     fn drop(&mut self) {
         let broken_off = u64::from(!self.whole);
         self.writer.coming.send_modify(|coming| {
@@ -114,28 +117,28 @@ impl Drop for Write {
 }
 
 /// What becomes of something that has its place in the file's queue.
-pub(crate) struct Told<T>(Answer<oneshot::Receiver<Answer<T>>>, Arc<Writer>);
+pub(crate) struct QueuedOp<T>(VerbResult<oneshot::Receiver<VerbResult<T>>>, Arc<Writer>);
 
-impl<T> Told<T> {
+impl<T> QueuedOp<T> {
     /// Waits for it.
-    pub(crate) async fn wait(self) -> Answer<T> {
+    pub(crate) async fn wait(self) -> VerbResult<T> {
         let Self(told, writer) = self;
         told?.await.map_err(|_| writer.gone())?
     }
 }
 
 /// How a write ends: answered when all of its parts are done, with the first failure among them.
-pub(crate) struct Ending {
-    outlet: Outlet,
-    asked: Asked,
+pub(crate) struct WriteCompletion {
+    outlet: ReplyWriter,
+    asked: PendingRequest,
     /// What is sent when all went well.
     success: Mutex<Vec<Bytes>>,
-    state: Mutex<(usize, Option<Refusal>)>,
+    state: Mutex<(usize, Option<ErrorReply>)>,
 }
 
-impl Ending {
+impl WriteCompletion {
     /// Of a write in so many parts.
-    pub(crate) fn new(outlet: Outlet, asked: Asked, parts: usize) -> Arc<Self> {
+    pub(crate) fn new(outlet: ReplyWriter, asked: PendingRequest, parts: usize) -> Arc<Self> {
         Arc::new(Self {
             outlet,
             asked,
@@ -150,7 +153,7 @@ impl Ending {
     }
 
     /// Something failed.
-    pub(crate) fn fail(&self, refusal: Refusal) {
+    pub(crate) fn fail(&self, refusal: ErrorReply) {
         self.state.lock().1.get_or_insert(refusal);
     }
 
@@ -229,9 +232,9 @@ impl Writer {
     }
 
     /// A write begins to come. Who takes files out must not do so meanwhile, or a close could miss it.
-    pub(crate) fn begin(self: &Arc<Self>) -> Write {
+    pub(crate) fn begin(self: &Arc<Self>) -> PendingWrite {
         self.coming.send_modify(|coming| coming.now += 1);
-        Write {
+        PendingWrite {
             writer: Arc::clone(self),
             whole: false,
         }
@@ -242,9 +245,9 @@ impl Writer {
     pub(crate) async fn write(
         &self,
         offset: u64,
-        bytes: Paged,
-        share: Share,
-        ending: &Arc<Ending>,
+        bytes: ChecksummedBytes,
+        share: BufferReservation,
+        ending: &Arc<WriteCompletion>,
     ) {
         let op = Op::Data {
             offset,
@@ -258,12 +261,12 @@ impl Writer {
     }
 
     /// Writes bytes and waits for the disks to have taken them.
-    pub(crate) async fn put(&self, offset: u64, bytes: Paged) -> Answer<()> {
+    pub(crate) async fn put(&self, offset: u64, bytes: ChecksummedBytes) -> VerbResult<()> {
         self.ask(|tell| Op::Put(offset, bytes, tell)).await
     }
 
     /// All bytes of a part were written.
-    pub(crate) async fn part_done(&self, ending: Arc<Ending>) {
+    pub(crate) async fn part_done(&self, ending: Arc<WriteCompletion>) {
         if let Err(mpsc::error::SendError(Op::Done(ending))) = self.ops.send(Op::Done(ending)).await
         {
             ending.fail(self.gone());
@@ -272,7 +275,7 @@ impl Writer {
     }
 
     /// Reads what the file is now.
-    pub(crate) async fn read(&self, range: ByteRange) -> Answer<Bytes> {
+    pub(crate) async fn read(&self, range: ByteRange) -> VerbResult<Bytes> {
         self.ask(|tell| Op::Read(range, tell)).await
     }
 
@@ -283,7 +286,7 @@ impl Writer {
     pub(crate) async fn attributes(
         &self,
         change: AttributeChange,
-    ) -> Answer<Result<Attributes, Error>> {
+    ) -> VerbResult<Result<ExtendedAttributes, Error>> {
         let (tell, told) = oneshot::channel();
         let placed = self.ops.send(Op::Attributes(change, tell)).await;
         placed.map_err(|_| self.gone())?;
@@ -291,18 +294,18 @@ impl Writer {
     }
 
     /// Takes its place in the file's queue; what becomes of it is told later.
-    pub(crate) async fn truncate(self: &Arc<Self>, size: u64) -> Told<()> {
+    pub(crate) async fn truncate(self: &Arc<Self>, size: u64) -> QueuedOp<()> {
         self.place(|tell| Op::Truncate(size, tell)).await
     }
 
     /// The same: what was written before.
-    pub(crate) async fn sync(self: &Arc<Self>) -> Told<()> {
+    pub(crate) async fn sync(self: &Arc<Self>) -> QueuedOp<()> {
         self.place(Op::Sync).await
     }
 
     /// The same: turns a checkpoint; told are the bytes written since it began, or that there is one
     /// already, or none.
-    pub(crate) async fn checkpoint(self: &Arc<Self>, turn: Turn) -> Told<u64> {
+    pub(crate) async fn checkpoint(self: &Arc<Self>, turn: CheckpointAction) -> QueuedOp<u64> {
         self.place(|tell| Op::Checkpoint(turn, tell)).await
     }
 
@@ -310,7 +313,7 @@ impl Writer {
     ///
     /// # Errors
     /// It is closed.
-    pub(crate) async fn goes_on(&self) -> Answer<()> {
+    pub(crate) async fn goes_on(&self) -> VerbResult<()> {
         let placed = self.ops.send(Op::GoesOn).await;
         placed.map_err(|_| self.gone())
     }
@@ -319,7 +322,7 @@ impl Writer {
     ///
     /// # Errors
     /// One of them broke off meanwhile: a close cannot say of it that it is there.
-    async fn all_came(&self) -> Answer<()> {
+    async fn all_came(&self) -> VerbResult<()> {
         let mut coming = self.coming.subscribe();
         let before = coming.borrow_and_update().broken_off;
         // The sender is this file's own.
@@ -328,7 +331,7 @@ impl Writer {
             true => Ok(()),
             false => {
                 let message = format!("Unable to close {}; a write broke off", self.path);
-                Err(Refusal::new(ErrorCode::IoError, message))
+                Err(ErrorReply::new(ErrorCode::IoError, message))
             }
         }
     }
@@ -345,7 +348,7 @@ impl Writer {
     ///
     /// # Errors
     /// One of them broke off, a page came damaged, or it cannot be stored.
-    pub(crate) async fn commit(&self, size: Option<u64>) -> Answer<ObjectInfo> {
+    pub(crate) async fn commit(&self, size: Option<u64>) -> VerbResult<ObjectInfo> {
         self.all_came().await?;
         let bad = self.bad.lock().len();
         if bad > 0 {
@@ -353,12 +356,12 @@ impl Writer {
                 "Unable to close {}; {bad} uncorrected checksum errors",
                 self.path
             );
-            return Err(Refusal::new(ErrorCode::ChkSumErr, message));
+            return Err(ErrorReply::new(ErrorCode::ChkSumErr, message));
         }
         self.ask(|tell| Op::Commit(size, tell)).await
     }
 
-    async fn ask<T>(&self, op: impl FnOnce(oneshot::Sender<Answer<T>>) -> Op) -> Answer<T> {
+    async fn ask<T>(&self, op: impl FnOnce(oneshot::Sender<VerbResult<T>>) -> Op) -> VerbResult<T> {
         let (tell, told) = oneshot::channel();
         self.ops.send(op(tell)).await.map_err(|_| self.gone())?;
         told.await.map_err(|_| self.gone())?
@@ -366,15 +369,15 @@ impl Writer {
 
     async fn place<T>(
         self: &Arc<Self>,
-        op: impl FnOnce(oneshot::Sender<Answer<T>>) -> Op,
-    ) -> Told<T> {
+        op: impl FnOnce(oneshot::Sender<VerbResult<T>>) -> Op,
+    ) -> QueuedOp<T> {
         let (tell, told) = oneshot::channel();
         let placed = self.ops.send(op(tell)).await;
         let told = placed.map(|()| told).map_err(|_| self.gone());
-        Told(told, Arc::clone(self))
+        QueuedOp(told, Arc::clone(self))
     }
 
-    fn gone(&self) -> Refusal {
+    fn gone(&self) -> ErrorReply {
         closed(&self.path)
     }
 
@@ -382,11 +385,11 @@ impl Writer {
     ///
     /// # Errors
     /// Too many did.
-    pub(crate) fn page_is_bad(&self, offset: u64, len: usize) -> Answer<()> {
+    pub(crate) fn page_is_bad(&self, offset: u64, len: usize) -> VerbResult<()> {
         let mut bad = self.bad.lock();
         if bad.len() >= BAD_PAGES_PER_FILE_MAX && !bad.contains_key(&offset) {
             let message = format!("Unable to write {}; too many checksum errors", self.path);
-            return Err(Refusal::new(ErrorCode::TooManyErrs, message));
+            return Err(ErrorReply::new(ErrorCode::TooManyErrs, message));
         }
         bad.insert(offset, len);
         Ok(())
@@ -404,9 +407,9 @@ impl Writer {
     }
 }
 
-fn closed(path: &str) -> Refusal {
+fn closed(path: &str) -> ErrorReply {
     let message = format!("{path} is closed already");
-    Refusal::new(ErrorCode::FileNotOpen, message)
+    ErrorReply::new(ErrorCode::FileNotOpen, message)
 }
 
 struct Task {
@@ -419,10 +422,10 @@ struct Task {
     size: Arc<AtomicU64>,
     checkpoint: Option<Snapshot>,
     /// What became of a checkpoint last, if nothing was written since.
-    turned: Option<Turn>,
+    turned: Option<CheckpointAction>,
     /// The same of before the connection broke: a client that did not hear of it asks once more, perhaps behind what
     /// it wrote before and did not hear of either.
-    may_repeat: Option<Turn>,
+    may_repeat: Option<CheckpointAction>,
 }
 
 impl Task {
@@ -431,7 +434,8 @@ impl Task {
             if let Op::Data { .. } | Op::Put(..) | Op::Truncate(..) = op {
                 self.turned = None;
                 // What is written once more would have to be undone once more.
-                self.may_repeat.take_if(|turn| *turn == Turn::Rollback);
+                self.may_repeat
+                    .take_if(|turn| *turn == CheckpointAction::Rollback);
             }
             match op {
                 Op::GoesOn => self.may_repeat = self.turned.or(self.may_repeat),
@@ -487,7 +491,7 @@ impl Task {
                     let outcome = match self.sound() {
                         Ok(()) => {
                             let done = self.revision.commit(size).await;
-                            done.map_err(|error| Refusal::of(&error, "close", &path))
+                            done.map_err(|error| ErrorReply::of(&error, "close", &path))
                         }
                         Err(refusal) => {
                             // What it has reserved is free before the answer.
@@ -504,35 +508,38 @@ impl Task {
         }
     }
 
-    fn turn(&mut self, turn: Turn) -> Answer<u64> {
+    fn turn(&mut self, turn: CheckpointAction) -> VerbResult<u64> {
         self.sound()?;
-        let turns = matches!(turn, Turn::Begin | Turn::Commit | Turn::Rollback);
+        let turns = matches!(
+            turn,
+            CheckpointAction::Begin | CheckpointAction::Commit | CheckpointAction::Rollback
+        );
         if turns && self.may_repeat.take() == Some(turn) {
             self.turned = Some(turn);
             return Ok(0);
         }
         let none = || {
             let message = format!("There is no checkpoint of {}", self.path);
-            Refusal::new(ErrorCode::InvalidRequest, message)
+            ErrorReply::new(ErrorCode::InvalidRequest, message)
         };
         let used = match (turn, &self.checkpoint) {
-            (Turn::Begin, None) => {
+            (CheckpointAction::Begin, None) => {
                 self.checkpoint = Some(self.revision.snapshot());
                 0
             }
-            (Turn::Begin, Some(_)) => {
+            (CheckpointAction::Begin, Some(_)) => {
                 let message = format!("There is a checkpoint of {} already", self.path);
-                return Err(Refusal::new(ErrorCode::InvalidRequest, message));
+                return Err(ErrorReply::new(ErrorCode::InvalidRequest, message));
             }
             // That there is none is said by its size.
-            (Turn::Query, None) => 0,
+            (CheckpointAction::Query, None) => 0,
             (_, None) => return Err(none()),
             (_, Some(snapshot)) => self.revision.written_since(snapshot),
         };
         match turn {
-            Turn::Begin | Turn::Query | Turn::Keep => {}
-            Turn::Commit => self.checkpoint = None,
-            Turn::Rollback => self.undo(),
+            CheckpointAction::Begin | CheckpointAction::Query | CheckpointAction::Keep => {}
+            CheckpointAction::Commit => self.checkpoint = None,
+            CheckpointAction::Rollback => self.undo(),
         }
         if turns {
             self.turned = Some(turn);
@@ -547,7 +554,7 @@ impl Task {
         }
     }
 
-    async fn write(&mut self, offset: u64, bytes: Paged) -> Answer<()> {
+    async fn write(&mut self, offset: u64, bytes: ChecksummedBytes) -> VerbResult<()> {
         self.sound()?;
         let written = self.revision.write_paged(offset, bytes).await;
         self.size.store(self.revision.size(), Relaxed);
@@ -570,7 +577,7 @@ impl Task {
     ///
     /// # Errors
     /// Too little memory is free.
-    async fn account_for_memory(&mut self, more: usize) -> Answer<()> {
+    async fn account_for_memory(&mut self, more: usize) -> VerbResult<()> {
         let checkpoint = self.checkpoint.as_ref().map_or(0, Snapshot::memory_bytes);
         let bytes = self.revision.memory_bytes() + checkpoint + more;
         let grown = self.lease.grow(bytes, GROWTH_TIME).await;
@@ -578,11 +585,14 @@ impl Task {
             let path = &self.path;
             let message =
                 format!("Unable to write {path}; too little memory is free for open files");
-            Refusal::new(ErrorCode::Overloaded, message)
+            ErrorReply::new(ErrorCode::Overloaded, message)
         })
     }
 
-    async fn change_attributes(&mut self, change: &AttributeChange) -> Result<Attributes, Error> {
+    async fn change_attributes(
+        &mut self,
+        change: &AttributeChange,
+    ) -> Result<ExtendedAttributes, Error> {
         let added = change.set.iter();
         let added: usize = added.map(|(name, value)| name.len() + value.len()).sum();
         self.account_for_memory(added)
@@ -592,18 +602,18 @@ impl Task {
         Ok(self.revision.extended_attributes())
     }
 
-    fn sound(&self) -> Answer<()> {
+    fn sound(&self) -> VerbResult<()> {
         match &self.failed {
             None => Ok(()),
             Some((code, why)) => {
                 let message = format!("Unable to close {}; a write failed: {why}", self.path);
-                Err(Refusal::new(*code, message))
+                Err(ErrorReply::new(*code, message))
             }
         }
     }
 
-    fn refusal(&self, error: &Error, doing: &str) -> Refusal {
-        Refusal::of(error, doing, &self.path)
+    fn refusal(&self, error: &Error, doing: &str) -> ErrorReply {
+        ErrorReply::of(error, doing, &self.path)
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) type Nonce = [u8; 32];
 /// Why a credential is not taken; for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
-pub(crate) struct Refused(pub(crate) &'static str);
+pub(crate) struct CredentialError(pub(crate) &'static str);
 
 /// Longest credential, in bytes, as the reference server has it.
 const CREDENTIAL_BYTES_MAX: usize = 16 + 192 + 40 + 16_344 + 4;
@@ -49,14 +49,14 @@ pub(crate) fn open(
     keys: &[SssKey],
     client: IpAddr,
     now: u64,
-) -> Result<(String, KeyId, Nonce), Refused> {
+) -> Result<(String, KeyId, Nonce), CredentialError> {
     if credential.len() > CREDENTIAL_BYTES_MAX {
-        return Err(Refused("the credential is too long"));
+        return Err(CredentialError("the credential is too long"));
     }
-    let short = || Refused("the credential is too short");
+    let short = || CredentialError("the credential is too short");
     let (head, rest) = credential.split_first_chunk::<16>().ok_or_else(short)?;
     if head[..4] != *b"sss\0" || head[7] != b'0' {
-        return Err(Refused("the credential is of another kind"));
+        return Err(CredentialError("the credential is of another kind"));
     }
     let sealed = rest.get(usize::from(head[6])..).ok_or_else(short)?;
     if sealed.len() < HEAD_BYTES + 4 {
@@ -70,28 +70,32 @@ pub(crate) fn open(
         .iter()
         .filter(usable)
         .find_map(|key| Some((key, unseal(sealed, key)?)))
-        .ok_or(Refused("no key opens the credential"))?;
+        .ok_or(CredentialError("no key opens the credential"))?;
     let mut nonce = [0; 32];
     nonce.copy_from_slice(&data[..32]);
     let mut made = [0; 4];
     made.copy_from_slice(&data[32..36]);
     let made = EPOCH + u64::from(u32::from_be_bytes(made));
     if made.saturating_add(LIFETIME) <= now || now.saturating_add(LIFETIME) <= made {
-        return Err(Refused("the credential is too old or from the future"));
+        return Err(CredentialError(
+            "the credential is too old or from the future",
+        ));
     }
     if data[39] != 0 {
-        return Err(Refused("the server shall prove itself, which it cannot"));
+        return Err(CredentialError(
+            "the server shall prove itself, which it cannot",
+        ));
     }
     let claims = Claims::read(&data[HEAD_BYTES..])?;
     if !key.anywhere
         && claims.address.map(|from| from.to_canonical()) != Some(client.to_canonical())
     {
-        return Err(Refused("the credential was made elsewhere"));
+        return Err(CredentialError("the credential was made elsewhere"));
     }
     match (&key.user, claims.name) {
         (KeyUser::Named(user), _) => Ok((user.clone(), key.id(), nonce)),
         (KeyUser::Any, Some(user)) => Ok((user, key.id(), nonce)),
-        (KeyUser::Any, None) => Err(Refused("the credential names no user")),
+        (KeyUser::Any, None) => Err(CredentialError("the credential names no user")),
     }
 }
 
@@ -120,8 +124,8 @@ struct Claims {
 }
 
 impl Claims {
-    fn read(mut items: &[u8]) -> Result<Self, Refused> {
-        let bad = || Refused("what the credential says cannot be read");
+    fn read(mut items: &[u8]) -> Result<Self, CredentialError> {
+        let bad = || CredentialError("what the credential says cannot be read");
         let mut claims = Self::default();
         while let Some((kind, rest)) = items.split_first() {
             let (len, rest) = rest.split_first_chunk::<2>().ok_or_else(bad)?;

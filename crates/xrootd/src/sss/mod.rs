@@ -2,7 +2,7 @@
 //!
 //! - [`keytab`]: the file with the keys, as `xrdsssadmin` writes it;
 //! - [`credential`]: what a client sends, sealed with one of them;
-//! - [`Seen`]: that each is taken once.
+//! - [`ReplayCache`]: that each is taken once.
 
 mod credential;
 mod keytab;
@@ -10,7 +10,7 @@ mod keytab;
 use std::collections::BTreeMap;
 
 pub use credential::fuzz_sss;
-pub(crate) use credential::{Nonce, Refused, open};
+pub(crate) use credential::{CredentialError, Nonce, open};
 pub(crate) use keytab::KeyId;
 pub use keytab::{KeyUser, KeytabError, SssKey, parse_keytab};
 
@@ -23,14 +23,19 @@ const SEEN_MAX: usize = 1 << 16;
 /// Credentials that were taken and are still good: who saw one on the wire cannot use it again.
 /// Each key has a bound of its own, so who has one of them shuts out nobody else.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(BTreeMap<KeyId, BTreeMap<Nonce, u64>>);
+pub(crate) struct ReplayCache(BTreeMap<KeyId, BTreeMap<Nonce, u64>>);
 
-impl Seen {
+impl ReplayCache {
     /// Takes a credential of a key; `now` in seconds.
     ///
     /// # Errors
     /// It was taken before, or too many came lately with that key to know.
-    pub(crate) fn take(&mut self, key: KeyId, nonce: Nonce, now: u64) -> Result<(), Refused> {
+    pub(crate) fn take(
+        &mut self,
+        key: KeyId,
+        nonce: Nonce,
+        now: u64,
+    ) -> Result<(), CredentialError> {
         // Its own time may lie ahead by as much as it may lie behind.
         let is_good = |_: &Nonce, at: &mut u64| at.saturating_add(2 * LIFETIME) >= now;
         if !self.0.contains_key(&key) {
@@ -45,11 +50,13 @@ impl Seen {
             seen.retain(is_good);
         }
         if seen.len() >= SEEN_MAX {
-            return Err(Refused("too many credentials came at once with this key"));
+            return Err(CredentialError(
+                "too many credentials came at once with this key",
+            ));
         }
         match seen.insert(nonce, now) {
             None => Ok(()),
-            Some(_) => Err(Refused("the credential was used before")),
+            Some(_) => Err(CredentialError("the credential was used before")),
         }
     }
 }
@@ -60,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_credential_is_taken_once_and_few_are_remembered() {
-        let mut seen = Seen::default();
+        let mut seen = ReplayCache::default();
         let nonce = |i: u64| {
             let mut nonce = [0; 32];
             nonce[..8].copy_from_slice(&i.to_le_bytes());

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::rig::{Rig, run};
 use super::{code_of, opening};
-use crate::{DoorConfig, Source, Sources, TpcConfig};
+use crate::{AllowList, AllowRule, DoorConfig, TpcConfig};
 
 const KEY: &str = "0123456789abcdef01234567";
 
@@ -132,7 +132,7 @@ fn names_are_looked_up_for_who_may_use_the_file_only() {
     run(async {
         let config = DoorConfig {
             tpc: TpcConfig {
-                sources: Sources(vec![Source::parse("*").expect("a rule")]),
+                sources: AllowList(vec![AllowRule::parse("*").expect("a rule")]),
                 ..TpcConfig::default()
             },
             ..DoorConfig::default()

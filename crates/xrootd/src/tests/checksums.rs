@@ -4,11 +4,11 @@ use bytes::Bytes;
 use dewar_xrootd_proto::{FileHandle, QueryKind, Reply, Request};
 
 use super::code_of;
-use super::rig::{Client, Rig, run};
+use super::rig::{Rig, TestClient, run};
 
 const PATH: &str = "/first/dir/file";
 
-async fn ask(client: &mut Client, name: &str) -> Reply {
+async fn ask(client: &mut TestClient, name: &str) -> Reply {
     let query = Request::Query {
         kind: QueryKind::Checksum.number(),
         handle: FileHandle::default(),

@@ -5,7 +5,7 @@ use dewar_xrootd_proto::options::{open, open_more};
 use dewar_xrootd_proto::request::{CloneItem, Open};
 use dewar_xrootd_proto::{ErrorCode, FileHandle, Reply, Request};
 
-use super::rig::{Client, Rig, run};
+use super::rig::{Rig, TestClient, run};
 use super::{code_of, opened, read, write};
 
 /// More than one piece.
@@ -13,12 +13,12 @@ fn bytes(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|at| (at * seed + at / 251) as u8).collect()
 }
 
-async fn clone(client: &mut Client, handle: FileHandle, items: &[CloneItem]) -> Reply {
+async fn clone(client: &mut TestClient, handle: FileHandle, items: &[CloneItem]) -> Reply {
     let items = items.to_vec();
     client.ask(&Request::Clone { handle, items }).await
 }
 
-async fn close(client: &mut Client, handle: FileHandle) {
+async fn close(client: &mut TestClient, handle: FileHandle) {
     let done = client.ask(&Request::Close { handle }).await;
     assert_eq!(done, Reply::Ok(Bytes::new()));
 }

@@ -19,7 +19,8 @@ use dewar_store::file::{FileWrite, WriteMode};
 use dewar_types::{BucketName, ObjectKey};
 use dewar_xrootd_proto::options::{dirlist, open, stat};
 use dewar_xrootd_proto::request::{
-    Checkpoint, Fattr, FattrAction, Open, PageRead, Read, ReadItem, Stat, Target, Write, WriteItem,
+    Checkpoint, Fattr, FattrAction, HandleOrPath, Open, PageRead, Read, ReadItem, Stat, Write,
+    WriteItem,
 };
 use dewar_xrootd_proto::{
     ErrorCode, FileHandle, QueryKind, Reply, Request, RequestCode, RequestHeader, StreamId,
@@ -27,7 +28,7 @@ use dewar_xrootd_proto::{
 use proptest::prelude::*;
 
 use crate::DoorConfig;
-use rig::{Client, Rig, run};
+use rig::{Rig, TestClient, run};
 
 fn opening(path: &str, options: u16) -> Request {
     Request::Open(Open {
@@ -44,14 +45,14 @@ fn code_of(reply: &Reply) -> u32 {
     }
 }
 
-async fn opened(client: &mut Client, path: &str, options: u16) -> FileHandle {
+async fn opened(client: &mut TestClient, path: &str, options: u16) -> FileHandle {
     match client.ask(&opening(path, options)).await {
         Reply::Ok(body) => FileHandle(body[..4].try_into().expect("a handle")),
         reply => panic!("{path}: {reply:?}"),
     }
 }
 
-async fn write(client: &mut Client, handle: FileHandle, offset: i64, bytes: &[u8]) -> Reply {
+async fn write(client: &mut TestClient, handle: FileHandle, offset: i64, bytes: &[u8]) -> Reply {
     let write = Write {
         handle,
         offset,
@@ -63,7 +64,7 @@ async fn write(client: &mut Client, handle: FileHandle, offset: i64, bytes: &[u8
         .await
 }
 
-async fn read(client: &mut Client, handle: FileHandle, offset: i64, len: u32) -> Bytes {
+async fn read(client: &mut TestClient, handle: FileHandle, offset: i64, len: u32) -> Bytes {
     let read = Read {
         handle,
         offset,
@@ -92,7 +93,7 @@ fn a_slow_writer_holds_up_nobody() {
             Request::Stat(Stat {
                 options: 0,
                 wants: 0,
-                target: Target::Path(path.to_owned()),
+                target: HandleOrPath::Path(path.to_owned()),
             })
         };
         assert_eq!(code_of(&client.ask(&stat("/first/a")).await), 3011);
@@ -252,7 +253,12 @@ fn header_of(request: &Request) -> RequestHeader {
 }
 
 /// A request as part of a checkpoint, with its data.
-async fn execute(client: &mut Client, handle: FileHandle, change: &Request, data: &[u8]) -> Reply {
+async fn execute(
+    client: &mut TestClient,
+    handle: FileHandle,
+    change: &Request,
+    data: &[u8],
+) -> Reply {
     let mut bytes = BytesMut::new();
     change.encode(StreamId([0, 1]), &mut bytes);
     // What is behind its header are the arguments of a vector.
@@ -262,7 +268,7 @@ async fn execute(client: &mut Client, handle: FileHandle, change: &Request, data
     client.ask_with(&request, behind.into()).await
 }
 
-async fn turn(client: &mut Client, handle: FileHandle, action: Checkpoint) -> Reply {
+async fn turn(client: &mut TestClient, handle: FileHandle, action: Checkpoint) -> Reply {
     client.ask(&Request::Chkpoint { handle, action }).await
 }
 
@@ -302,7 +308,7 @@ fn what_a_checkpoint_changed_can_be_undone() {
             done
         );
         let longer = Request::Truncate {
-            target: Target::Handle(handle),
+            target: HandleOrPath::Handle(handle),
             size: 30_000,
         };
         assert_eq!(execute(&mut client, handle, &longer, b"").await, done);
@@ -405,7 +411,7 @@ fn write_of(handle: FileHandle, offset: i64, len: usize) -> Request {
 }
 
 /// Sends requests in one go and takes an answer for each.
-async fn pipelined(client: &mut Client, requests: &[(Request, &'static [u8])]) -> Vec<Reply> {
+async fn pipelined(client: &mut TestClient, requests: &[(Request, &'static [u8])]) -> Vec<Reply> {
     let mut asked = Vec::new();
     for (request, data) in requests {
         asked.push(client.send(request, Bytes::from_static(data)).await);
@@ -430,7 +436,7 @@ fn changes_of_a_file_come_about_in_the_order_in_which_they_were_sent() {
             let handle = opened(&mut client, &path, open::NEW).await;
             let check = |action| Request::Chkpoint { handle, action };
             let cut = Request::Truncate {
-                target: Target::Handle(handle),
+                target: HandleOrPath::Handle(handle),
                 size: 0,
             };
             let embedded = write_of(handle, 4, 3);
@@ -524,7 +530,7 @@ async fn begun(rig: &Rig, code: RequestCode) -> u64 {
 }
 
 /// Sends requests and takes no answers; how many of them the door began.
-async fn flood(rig: &Rig, client: &mut Client, request: &Request, count: usize) -> u64 {
+async fn flood(rig: &Rig, client: &mut TestClient, request: &Request, count: usize) -> u64 {
     let mut wire = BytesMut::new();
     for _ in 0..count {
         request.encode(StreamId([0, 7]), &mut wire);
@@ -559,7 +565,7 @@ fn answers_of_every_kind_hold_room() {
         let fattr = |action| {
             Request::Fattr(Fattr {
                 options: 0,
-                target: Target::Path(path.clone()),
+                target: HandleOrPath::Path(path.clone()),
                 action,
             })
         };
@@ -740,7 +746,7 @@ fn who_proved_nothing_learns_next_to_nothing() {
             Request::Stat(Stat {
                 options: stat::VFS,
                 wants: 0,
-                target: Target::Path(path.to_owned()),
+                target: HandleOrPath::Path(path.to_owned()),
             })
         };
         for path in ["/", "/first", "/first/x"] {
@@ -771,7 +777,7 @@ fn who_proved_nothing_learns_next_to_nothing() {
             Request::Stat(Stat {
                 options: 0,
                 wants: 0,
-                target: Target::Path(path.to_owned()),
+                target: HandleOrPath::Path(path.to_owned()),
             })
         };
         assert!(matches!(

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dewar_xrootd_proto::options::open;
 use dewar_xrootd_proto::{FileHandle, Reply, Request};
 
-use super::rig::{Client, Rig, run};
+use super::rig::{Rig, TestClient, run};
 use super::{opened, opening, write};
 use crate::door::{DoorConfig, DoorLimits};
 
@@ -20,7 +20,7 @@ fn limited(writers_max: usize, buffer_bytes: usize) -> DoorConfig {
 }
 
 /// Opens a file; `None` where the client shall ask again later.
-async fn try_open(client: &mut Client, path: &str, options: u16) -> Option<FileHandle> {
+async fn try_open(client: &mut TestClient, path: &str, options: u16) -> Option<FileHandle> {
     match client.ask(&opening(path, options)).await {
         Reply::Ok(body) => Some(FileHandle(body[..4].try_into().expect("a handle"))),
         Reply::Wait { seconds, .. } => {

@@ -6,20 +6,20 @@ use bytes::Bytes;
 use dewar_xrootd_client::{Client, Error};
 use dewar_xrootd_proto::options::{open as bits, server};
 use dewar_xrootd_proto::reply::{OpenReply, ProtocolReply};
-use dewar_xrootd_proto::request::{Open, Protocol, Stat, Target};
+use dewar_xrootd_proto::request::{HandleOrPath, Open, Protocol, Stat};
 use dewar_xrootd_proto::{ErrorCode, FileHandle, QueryKind, Reply, Request};
 use tokio::time::{Instant, sleep};
 
 use super::native_client::{opening, place};
-use super::rig::{Client as Wire, Rig, run};
-use crate::{DoorConfig, Elsewhere, Redirect, When};
+use super::rig::{Rig, TestClient as Wire, run};
+use crate::{DoorConfig, Redirect, RedirectMode, RedirectTarget};
 
 /// Sends clients to the doors on these ports, all of this machine.
-fn to(when: When, reads: &[u16], writes: &[u16]) -> DoorConfig {
+fn to(when: RedirectMode, reads: &[u16], writes: &[u16]) -> DoorConfig {
     let list = |ports: &[u16]| {
         let rules = ports.iter().map(|port| format!("127.0.0.1:{port}"));
         rules
-            .map(|rule| Elsewhere::parse(&rule).expect("a rule"))
+            .map(|rule| RedirectTarget::parse(&rule).expect("a rule"))
             .collect()
     };
     DoorConfig {
@@ -55,7 +55,7 @@ fn stat(path: &str) -> Request {
     Request::Stat(Stat {
         options: 0,
         wants: 0,
-        target: Target::Path(path.to_owned()),
+        target: HandleOrPath::Path(path.to_owned()),
     })
 }
 
@@ -87,7 +87,7 @@ fn a_redirector_sends_clients_to_servers_that_are_there_in_turns() {
         put(&two, "/first/a", b"abc").await;
         let (a, b) = (one.address.port(), two.address.port());
         // Nobody needs to prove anything to it.
-        let config = to(When::Always, &[a, b], &[a]);
+        let config = to(RedirectMode::Always, &[a, b], &[a]);
         let redirector = Rig::with(3, config, false).await;
         let mut client = redirector.client().await;
         let mut found = Vec::new();
@@ -143,7 +143,7 @@ fn a_redirector_sends_clients_to_servers_that_are_there_in_turns() {
 fn who_tried_all_is_told_why_or_to_wait() {
     run(async {
         let one = Rig::new(1).await;
-        let config = to(When::Always, &[one.address.port()], &[]);
+        let config = to(RedirectMode::Always, &[one.address.port()], &[]);
         let redirector = Rig::with(3, config, false).await;
         let mut client = redirector.client().await;
         assert!(port_of(&settled(&mut client, &stat("/first/a")).await).is_some());
@@ -185,8 +185,20 @@ fn redirectors_that_know_each_other_send_nobody_in_a_circle() {
             let free = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
             free.local_addr().expect("bound").port()
         });
-        let one = Rig::on(ports[0], 1, to(When::Always, &[ports[1]], &[]), false).await;
-        let _two = Rig::on(ports[1], 2, to(When::Always, &[ports[0]], &[]), false).await;
+        let one = Rig::on(
+            ports[0],
+            1,
+            to(RedirectMode::Always, &[ports[1]], &[]),
+            false,
+        )
+        .await;
+        let _two = Rig::on(
+            ports[1],
+            2,
+            to(RedirectMode::Always, &[ports[0]], &[]),
+            false,
+        )
+        .await;
         let mut client = one.client().await;
         assert!(port_of(&settled(&mut client, &stat("/x")).await).is_some());
         let lost = Client::default()
@@ -202,7 +214,7 @@ fn a_gateway_that_stops_hands_over_what_would_have_to_wait() {
     run(async {
         let other = Rig::new(1).await;
         put(&other, "/first/a", b"there").await;
-        let config = to(When::Stopping, &[other.address.port()], &[]);
+        let config = to(RedirectMode::Stopping, &[other.address.port()], &[]);
         let gateway = Rig::with(2, config, true).await;
         put(&gateway, "/first/a", b"here").await;
         let mut client = gateway.client().await;
@@ -243,7 +255,7 @@ fn a_gateway_with_much_to_do_hands_over_to_one_with_little() {
     run(async {
         let other = Rig::new(1).await;
         put(&other, "/first/a", b"there").await;
-        let config = to(When::Balanced, &[other.address.port()], &[]);
+        let config = to(RedirectMode::Balanced, &[other.address.port()], &[]);
         let gateway = Rig::with(2, config, true).await;
         put(&gateway, "/first/a", b"here").await;
         let mut client = gateway.client().await;

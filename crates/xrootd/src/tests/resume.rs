@@ -9,7 +9,7 @@ use dewar_xrootd_proto::options::open;
 use dewar_xrootd_proto::request::Checkpoint;
 use dewar_xrootd_proto::{ErrorCode, FileHandle, Reply, Request, SessionId};
 
-use super::rig::{Client, Rig, run};
+use super::rig::{Rig, TestClient, run};
 use super::{code_of, opened, opening, read, turn, write, write_of};
 use crate::DoorConfig;
 use crate::door::DoorLimits;
@@ -25,7 +25,7 @@ fn bytes(len: usize) -> Vec<u8> {
 }
 
 /// Clients go on with this request, which nobody makes who opens a file.
-async fn go_on(client: &mut Client, path: &str) -> Reply {
+async fn go_on(client: &mut TestClient, path: &str) -> Reply {
     client.ask(&opening(path, open::UPDATE)).await
 }
 
@@ -54,7 +54,7 @@ fn keeping(time: Duration) -> DoorConfig {
 
 /// How a server sees a connection break.
 #[derive(Clone, Copy, Debug)]
-enum Cut {
+enum ConnectionLoss {
     /// Its end came.
     Noticed,
     /// Nothing came.
@@ -63,7 +63,7 @@ enum Cut {
     Ended,
 }
 
-impl Cut {
+impl ConnectionLoss {
     const ALL: [(Self, u64); 3] = [
         (Self::Noticed, 21),
         (Self::Unnoticed, 22),
@@ -71,7 +71,7 @@ impl Cut {
     ];
 
     /// The connection of a client breaks; it is still there where that is not noticed.
-    async fn comes(self, rig: &Rig, client: Client) -> Option<Client> {
+    async fn comes(self, rig: &Rig, client: TestClient) -> Option<TestClient> {
         match self {
             Self::Noticed => {
                 drop(client);
@@ -83,7 +83,7 @@ impl Cut {
     }
 
     /// The client is there again.
-    async fn over(self, rig: &Rig, broken: Option<&Client>) -> Client {
+    async fn over(self, rig: &Rig, broken: Option<&TestClient>) -> TestClient {
         let mut again = rig.client_of(1).await;
         if let (Self::Ended, Some(broken)) = (self, broken) {
             let session = broken.session;
@@ -97,7 +97,7 @@ impl Cut {
 fn a_client_goes_on_whether_or_not_the_end_of_its_connection_was_noticed() {
     run(async {
         let data = bytes(700_000);
-        for (cut, seed) in Cut::ALL {
+        for (cut, seed) in ConnectionLoss::ALL {
             let rig = Rig::new(seed).await;
             let mut first = rig.client_of(1).await;
             let handle = opened(&mut first, PATH, open::NEW | open::ASYNC).await;
@@ -150,7 +150,7 @@ fn a_client_goes_on_whether_or_not_the_end_of_its_connection_was_noticed() {
 #[test]
 fn who_reads_on_over_another_connection_reads_the_same_version() {
     run(async {
-        for (cut, seed) in Cut::ALL {
+        for (cut, seed) in ConnectionLoss::ALL {
             let rig = Rig::new(seed).await;
             let (old, new) = (bytes(300_000), vec![9; 300_000]);
             rig.put(PATH, &old).await;
@@ -178,7 +178,7 @@ fn who_reads_on_over_another_connection_reads_the_same_version() {
 #[test]
 fn who_read_to_the_end_is_not_asked_about_it_any_more() {
     run(async {
-        for (cut, seed) in Cut::ALL {
+        for (cut, seed) in ConnectionLoss::ALL {
             let rig = Rig::new(seed).await;
             let mut client = rig.client_of(1).await;
             let mut kept = Vec::new();
@@ -336,7 +336,7 @@ fn an_upload_that_finds_no_room_in_the_session_is_there_still() {
 
 #[test]
 fn a_checkpoint_whose_turn_was_not_heard_of_is_turned_once() {
-    async fn again(rig: &Rig, client: Client) -> (Client, FileHandle) {
+    async fn again(rig: &Rig, client: TestClient) -> (TestClient, FileHandle) {
         drop(client);
         alone(rig, 0).await;
         let mut client = rig.client_of(1).await;

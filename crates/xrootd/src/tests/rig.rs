@@ -20,13 +20,13 @@ use dewar_store::file::{FileWrite, WriteMode};
 use dewar_store::quota::{Quota, QuotaTarget};
 use dewar_store::upkeep::UpkeepConfig;
 use dewar_store::workers::Workers;
-use dewar_store::{BlobTable, JournalHold, Parts, Store};
+use dewar_store::{BlobTable, JournalPin, Store, StoreParts};
 use dewar_types::{
     BlobId, BucketName, DiskId, Error, ErrorKind, Layout, ObjectKey, Result, UserId,
 };
 use dewar_xrootd_proto::options::protocol;
 use dewar_xrootd_proto::page::unwrap_pages;
-use dewar_xrootd_proto::reply::{LoginReply, Progress};
+use dewar_xrootd_proto::reply::{LoginReply, ResponseType};
 use dewar_xrootd_proto::request::{Login, PageRead, Protocol};
 use dewar_xrootd_proto::{
     Handshake, HandshakeReply, Reply, Request, RequestHeader, ResponseHeader, SessionId, StreamId,
@@ -40,7 +40,7 @@ use crate::{Callers, Door, DoorConfig, NoMeter, Peer, Proof, SssKey};
 
 struct NoJournal;
 
-impl JournalHold for NoJournal {
+impl JournalPin for NoJournal {
     fn last_seq(&self) -> u64 {
         0
     }
@@ -160,7 +160,7 @@ impl Rig {
         let hold = Arc::new(NoJournal);
         let table = BlobTable::new(env.clone(), Arc::clone(&kv) as _, Arc::clone(&tree), hold);
         let table = Arc::new(table);
-        let store = Store::new(Parts {
+        let store = Store::new(StoreParts {
             segments: Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _),
             master: Arc::new(MasterKeys::generate(&*env.rng)),
             env: env.clone(),
@@ -212,13 +212,13 @@ impl Rig {
         }
     }
 
-    pub(super) async fn connect(&self) -> Client {
+    pub(super) async fn connect(&self) -> TestClient {
         let socket = TcpStream::connect(self.address).await.expect("connected");
         Self::greeted(socket, 3).await
     }
 
     /// A client that has nothing to show but keys of third-party copies.
-    pub(super) async fn nobody(&self) -> Client {
+    pub(super) async fn nobody(&self) -> TestClient {
         let socket = TcpStream::connect(self.address).await.expect("connected");
         let mut client = Self::greeted(socket, protocol::EXPECT_TPC).await;
         let told = client.ask(&Request::Login(Login::default())).await;
@@ -232,7 +232,7 @@ impl Rig {
     }
 
     /// A client that is logged in, between which and the door the sockets hold next to nothing.
-    pub(super) async fn narrow(&self) -> Client {
+    pub(super) async fn narrow(&self) -> TestClient {
         let listening = TcpSocket::new_v4().expect("a socket");
         listening.set_send_buffer_size(4096).expect("set");
         listening.bind(([127, 0, 0, 1], 0).into()).expect("bound");
@@ -251,8 +251,8 @@ impl Rig {
         Self::logged_in(client).await
     }
 
-    pub(super) async fn greeted(socket: TcpStream, expect: u8) -> Client {
-        let mut client = Client {
+    pub(super) async fn greeted(socket: TcpStream, expect: u8) -> TestClient {
+        let mut client = TestClient {
             socket,
             next: 0,
             session: SessionId::default(),
@@ -280,7 +280,7 @@ impl Rig {
     }
 
     /// A client that is logged in.
-    pub(super) async fn client(&self) -> Client {
+    pub(super) async fn client(&self) -> TestClient {
         Self::logged_in(self.connect().await).await
     }
 
@@ -317,15 +317,15 @@ impl Rig {
     }
 
     /// The same, of the reference implementation and of a process with this number.
-    pub(super) async fn client_of(&self, pid: u32) -> Client {
+    pub(super) async fn client_of(&self, pid: u32) -> TestClient {
         Self::logged_in_as(self.connect().await, pid).await
     }
 
-    async fn logged_in(client: Client) -> Client {
+    async fn logged_in(client: TestClient) -> TestClient {
         Self::logged_in_as(client, Login::default().pid).await
     }
 
-    async fn logged_in_as(mut client: Client, pid: u32) -> Client {
+    async fn logged_in_as(mut client: TestClient, pid: u32) -> TestClient {
         let info = match pid {
             0 => Bytes::new(),
             _ => Bytes::from_static(b"xrd.appname=test&xrd.rn=v5.5.3"),
@@ -345,12 +345,12 @@ impl Rig {
     }
 
     /// A connection bound to another's session.
-    pub(super) async fn bound(&self, to: &Client) -> Client {
+    pub(super) async fn bound(&self, to: &TestClient) -> TestClient {
         self.bound_as(to, 1).await
     }
 
     /// The same, that shall get this number.
-    pub(super) async fn bound_as(&self, to: &Client, number: u8) -> Client {
+    pub(super) async fn bound_as(&self, to: &TestClient, number: u8) -> TestClient {
         let mut client = self.connect().await;
         let session = to.session;
         let reply = client.ask(&Request::Bind { session }).await;
@@ -359,13 +359,13 @@ impl Rig {
     }
 }
 
-pub(super) struct Client {
+pub(super) struct TestClient {
     socket: TcpStream,
     next: u16,
     pub(super) session: SessionId,
 }
 
-impl Client {
+impl TestClient {
     pub(super) async fn send(&mut self, request: &Request, data: Bytes) -> StreamId {
         self.next = self.next.wrapping_add(1);
         let stream = StreamId(self.next.to_be_bytes());
@@ -443,7 +443,7 @@ impl Client {
             let mut data = vec![0; status.data_len as usize];
             self.socket.read_exact(&mut data).await.expect("pages");
             out.extend_from_slice(&unwrap_pages(status.offset, data.into()).expect("sound"));
-            if status.progress == Progress::Final {
+            if status.progress == ResponseType::Final {
                 return out.freeze();
             }
         }

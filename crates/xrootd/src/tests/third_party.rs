@@ -18,19 +18,19 @@ use tokio::time::Instant;
 use super::native_client::{opening, place};
 use super::rig::{Rig, run};
 use crate::tpc::copy::chunk;
-use crate::tpc::keys::{Giver, Grant};
-use crate::tpc::shares::Sharer;
-use crate::{DoorConfig, Pace, Proof, Source, Sources, TpcConfig};
+use crate::tpc::fair_share::ShareOwner;
+use crate::tpc::keys::{Grant, Grantor};
+use crate::{AllowList, AllowRule, DoorConfig, Pace, Proof, TpcConfig};
 
 const KEY: &str = "0123456789abcdef01234567";
 
 fn fetching(rules: &[&str]) -> DoorConfig {
     let rules = rules
         .iter()
-        .map(|rule| Source::parse(rule).expect("a rule"));
+        .map(|rule| AllowRule::parse(rule).expect("a rule"));
     DoorConfig {
         tpc: TpcConfig {
-            sources: Sources(rules.collect()),
+            sources: AllowList(rules.collect()),
             copies_max: 2,
             ..TpcConfig::default()
         },
@@ -157,7 +157,7 @@ fn a_key_alone_opens_its_file_and_nothing_else() {
                 path: "/first/from".to_owned(),
                 origin: "ann.7".to_owned(),
                 hosts: vec![[127, 0, 0, 1].into()],
-                giver: Giver {
+                giver: Grantor {
                     proof: Proof::User(UserId(7)),
                     origin: Origin {
                         address: None,
@@ -165,7 +165,7 @@ fn a_key_alone_opens_its_file_and_nothing_else() {
                     },
                 },
                 until: Instant::now() + Duration::from_secs(9),
-                sharer: Sharer::named("ann"),
+                sharer: ShareOwner::named("ann"),
             },
         );
         let _left = left.expect("left");
@@ -417,7 +417,7 @@ fn one_account_leaves_room_for_the_copies_of_others() {
         let running = &to.door.tpc.running;
         drop(
             running
-                .take(&Sharer::named("another"))
+                .take(&ShareOwner::named("another"))
                 .expect("free for others"),
         );
         let close = Request::Close { handle: handles[0] };

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use dewar_xrootd_proto::options::open;
-use dewar_xrootd_proto::request::{Stat, Target};
+use dewar_xrootd_proto::request::{HandleOrPath, Stat};
 use dewar_xrootd_proto::{ErrorCode, FileHandle, Reply, Request};
 
-use super::rig::{Client, Rig, run};
+use super::rig::{Rig, TestClient, run};
 use super::{code_of, opened, opening, read, write};
 
 const PATH: &str = "/first/dir/up";
@@ -14,8 +14,8 @@ fn done() -> Reply {
     Reply::Ok(Bytes::new())
 }
 
-async fn stat(client: &mut Client) -> Reply {
-    let target = Target::Path(PATH.to_owned());
+async fn stat(client: &mut TestClient) -> Reply {
+    let target = HandleOrPath::Path(PATH.to_owned());
     let (options, wants) = (0, 0);
     let stat = Stat {
         options,
@@ -25,21 +25,21 @@ async fn stat(client: &mut Client) -> Reply {
     client.ask(&Request::Stat(stat)).await
 }
 
-async fn truncate(client: &mut Client, size: i64) -> Reply {
-    let target = Target::Path(PATH.to_owned());
+async fn truncate(client: &mut TestClient, size: i64) -> Reply {
+    let target = HandleOrPath::Path(PATH.to_owned());
     client.ask(&Request::Truncate { target, size }).await
 }
 
-async fn rm(client: &mut Client) -> Reply {
+async fn rm(client: &mut TestClient) -> Reply {
     let path = PATH.to_owned();
     client.ask(&Request::Rm { path }).await
 }
 
-async fn close(client: &mut Client, handle: FileHandle) -> Reply {
+async fn close(client: &mut TestClient, handle: FileHandle) -> Reply {
     client.ask(&Request::Close { handle }).await
 }
 
-async fn locate(client: &mut Client) -> Reply {
+async fn locate(client: &mut TestClient) -> Reply {
     let (options, path) = (0, PATH.to_owned());
     client.ask(&Request::Locate { options, path }).await
 }

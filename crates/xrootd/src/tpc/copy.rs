@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_checksum::{adler32, adler32_combine};
-use dewar_store::file::Paged;
-use dewar_xrootd_client::{Client, Error, File, Identity, Options, Token};
+use dewar_store::file::ChecksummedBytes;
+use dewar_xrootd_client::{BearerToken, Client, Error, File, Identity, Options};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::options::open as bits;
 use dewar_xrootd_proto::request::Open;
@@ -22,10 +22,10 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Tpc;
-use super::pace::{Pace, Watch};
-use super::shares::{Reservation, Sharer};
-use super::wanted::Fetch;
-use crate::error::{Answer, Refusal};
+use super::fair_share::{ShareOwner, SharePermit};
+use super::opaque_params::FetchParams;
+use super::pace::{Pace, PaceMonitor};
+use crate::error::{ErrorReply, VerbResult};
 use crate::limits::COPY_LATER;
 use crate::measure::{CopyEnd, Meter};
 use crate::session::Writer;
@@ -52,32 +52,32 @@ enum State {
     Open,
     Armed,
     Running,
-    Over(Answer<()>),
+    Over(VerbResult<()>),
 }
 
 /// A file that is fetched.
 pub(crate) struct Copy {
     pub(crate) writer: Arc<Writer>,
-    fetch: Fetch,
+    fetch: FetchParams,
     /// The client as it names itself: `user.pid@host`.
     origin: String,
-    sharer: Sharer,
-    token: Option<Token>,
+    sharer: ShareOwner,
+    token: Option<BearerToken>,
     state: Mutex<State>,
-    over: watch::Sender<Option<Answer<()>>>,
+    over: watch::Sender<Option<VerbResult<()>>>,
     cut: CancellationToken,
     _end: DropGuard,
     /// From the start of the copy on, until its end is counted.
-    counted: Mutex<Option<Counted>>,
+    counted: Mutex<Option<CopyCount>>,
 }
 
 /// A copy in the metrics. Dropped, it was cancelled.
-struct Counted {
+struct CopyCount {
     meter: Arc<dyn Meter>,
     end: CopyEnd,
 }
 
-impl Counted {
+impl CopyCount {
     fn begin(meter: &Arc<dyn Meter>) -> Self {
         meter.copy_began();
         Self {
@@ -87,29 +87,29 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CopyCount {
     fn drop(&mut self) {
         self.meter.copy_ended(self.end);
     }
 }
 
 /// Why a copy failed: for the client, and for the metrics.
-type Failed = (CopyEnd, Refusal);
+type CopyFailure = (CopyEnd, ErrorReply);
 
 /// What to say to a `sync`.
-pub(crate) enum Synced {
+pub(crate) enum SyncReply {
     /// This, at once.
     Now,
     /// What comes of this, later.
-    Later(watch::Receiver<Option<Answer<()>>>),
+    Later(watch::Receiver<Option<VerbResult<()>>>),
 }
 
 impl Copy {
     pub(crate) fn new(
         writer: Arc<Writer>,
-        fetch: Fetch,
-        (origin, sharer): (String, Sharer),
-        token: Option<Token>,
+        fetch: FetchParams,
+        (origin, sharer): (String, ShareOwner),
+        token: Option<BearerToken>,
     ) -> Arc<Self> {
         let cut = CancellationToken::new();
         Arc::new(Self {
@@ -130,31 +130,31 @@ impl Copy {
     ///
     /// # Errors
     /// What went wrong with the copy; with a wait, where too many copies run.
-    pub(crate) fn sync(self: &Arc<Self>, tpc: &Arc<Tpc>) -> Answer<Synced> {
+    pub(crate) fn sync(self: &Arc<Self>, tpc: &Arc<Tpc>) -> VerbResult<SyncReply> {
         let mut state = self.state.lock();
         match &*state {
             State::Open => {
                 *state = State::Armed;
-                Ok(Synced::Now)
+                Ok(SyncReply::Now)
             }
             State::Armed => {
                 let Some(place) = tpc.running.take(&self.sharer) else {
                     let message = "Too many third-party copies are running";
-                    return Err(Refusal::later(COPY_LATER, message));
+                    return Err(ErrorReply::later(COPY_LATER, message));
                 };
                 *state = State::Running;
                 drop(state);
                 self.start(Arc::clone(tpc), place);
-                Ok(Synced::Later(self.over.subscribe()))
+                Ok(SyncReply::Later(self.over.subscribe()))
             }
-            State::Running => Ok(Synced::Later(self.over.subscribe())),
-            State::Over(outcome) => outcome.clone().map(|()| Synced::Now),
+            State::Running => Ok(SyncReply::Later(self.over.subscribe())),
+            State::Over(outcome) => outcome.clone().map(|()| SyncReply::Now),
         }
     }
 
     /// Runs the copy in a task that does not keep this alive, so that it ends with the handle.
-    fn start(self: &Arc<Self>, tpc: Arc<Tpc>, place: Reservation) {
-        *self.counted.lock() = Some(Counted::begin(&tpc.meter));
+    fn start(self: &Arc<Self>, tpc: Arc<Tpc>, place: SharePermit) {
+        *self.counted.lock() = Some(CopyCount::begin(&tpc.meter));
         let job = Job {
             tpc,
             fetch: self.fetch.clone(),
@@ -209,7 +209,7 @@ impl Copy {
     ///
     /// # Errors
     /// Not all of it did.
-    pub(crate) async fn commit(&self) -> Answer<()> {
+    pub(crate) async fn commit(&self) -> VerbResult<()> {
         let state = self.state.lock().clone();
         match state {
             State::Over(Ok(())) => {
@@ -229,21 +229,21 @@ impl Copy {
     }
 }
 
-fn cancelled(path: &str) -> Refusal {
+fn cancelled(path: &str) -> ErrorReply {
     let message = format!("Unable to copy {path}; the copy was cancelled");
-    Refusal::new(ErrorCode::Cancelled, message)
+    ErrorReply::new(ErrorCode::Cancelled, message)
 }
 
 struct Job {
     tpc: Arc<Tpc>,
-    fetch: Fetch,
+    fetch: FetchParams,
     origin: String,
-    token: Option<Token>,
+    token: Option<BearerToken>,
     writer: Arc<Writer>,
 }
 
 impl Job {
-    async fn run(&self) -> Result<(), Failed> {
+    async fn run(&self) -> Result<(), CopyFailure> {
         let opening = async {
             let file = self.open().await?;
             let size = match file.opened() {
@@ -309,10 +309,10 @@ impl Job {
     }
 
     /// Fetches everything and writes it, in order; its Adler-32.
-    async fn fetch_all(&self, file: &File, size: u64) -> Result<u32, Failed> {
+    async fn fetch_all(&self, file: &File, size: u64) -> Result<u32, CopyFailure> {
         let mut ahead = FuturesOrdered::new();
         let received = || file.connection().received();
-        let mut watch = Watch::new(self.tpc.pace, received());
+        let mut watch = PaceMonitor::new(self.tpc.pace, received());
         let (mut asked, mut at, mut sum) = (0, 0, 1);
         while at < size {
             while asked < size && ahead.len() < CHUNKS_AHEAD {
@@ -341,7 +341,7 @@ impl Job {
     }
 
     /// Compares what came with what the source says, where it says anything.
-    async fn compare(&self, file: &File, came: u32) -> Result<(), Failed> {
+    async fn compare(&self, file: &File, came: u32) -> Result<(), CopyFailure> {
         // A redirection may have led to another path, at a server that must not see this one's token.
         let path = match file.path().starts_with(&self.fetch.path) {
             true => &self.fetch.path,
@@ -367,7 +367,7 @@ impl Job {
         Err((CopyEnd::Wrong, self.refused(ErrorCode::ChkSumErr, &why)))
     }
 
-    fn refusal(&self, error: &Error) -> Failed {
+    fn refusal(&self, error: &Error) -> CopyFailure {
         let (end, code) = match error {
             Error::NotAllowed { .. } => (CopyEnd::Forbidden, ErrorCode::NotAuthorized),
             Error::Server { .. } | Error::Login { .. } => (CopyEnd::Refused, ErrorCode::FsError),
@@ -377,9 +377,9 @@ impl Job {
         (end, self.refused(code, &error.to_string()))
     }
 
-    fn refused(&self, code: ErrorCode, why: &str) -> Refusal {
+    fn refused(&self, code: ErrorCode, why: &str) -> ErrorReply {
         let (path, from) = (&self.writer.path, &self.fetch.place);
-        Refusal::new(code, format!("Unable to copy {path} from {from}; {why}"))
+        ErrorReply::new(code, format!("Unable to copy {path} from {from}; {why}"))
     }
 }
 
@@ -406,17 +406,21 @@ fn without_queries(words: &str) -> String {
 }
 
 /// Bytes of the source, all of them or none, with the checksums of pages that came with them.
-pub(crate) async fn chunk(file: &File, offset: u64, len: u32) -> Result<Vec<Paged>, Error> {
-    let parts: Vec<Paged> = match file.connection().has_pages() {
+pub(crate) async fn chunk(
+    file: &File,
+    offset: u64,
+    len: u32,
+) -> Result<Vec<ChecksummedBytes>, Error> {
+    let parts: Vec<ChecksummedBytes> = match file.connection().has_pages() {
         true => {
             let pages = file.read_summed_pages(offset, len).await?.into_iter();
             pages
-                .map(|pages| Paged::new(pages.offset, pages.bytes, pages.crcs))
+                .map(|pages| ChecksummedBytes::new(pages.offset, pages.bytes, pages.crcs))
                 .collect()
         }
         false => {
             let parts = file.read(offset, len).await?.into_iter();
-            parts.map(Paged::from).collect()
+            parts.map(ChecksummedBytes::from).collect()
         }
     };
     match parts.iter().map(|part| part.bytes().len()).sum::<usize>() == len as usize {

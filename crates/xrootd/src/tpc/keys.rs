@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::shares::{Reservation, Sharer, Shares};
+use super::fair_share::{FairShares, ShareOwner, SharePermit};
 use crate::callers::Proof;
 
 /// Keys that may wait for their destinations at the same time. Nobody's may be more than are left for
@@ -23,7 +23,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Who left a key: what they proved, and from where.
 #[derive(Clone)]
-pub(crate) struct Giver {
+pub(crate) struct Grantor {
     pub(crate) proof: Proof,
     pub(crate) origin: Origin,
 }
@@ -37,15 +37,15 @@ pub(crate) struct Grant {
     /// Where the destination's host has its addresses.
     pub(crate) hosts: Vec<IpAddr>,
     /// Whose rights count, those that they have when the key is used.
-    pub(crate) giver: Giver,
+    pub(crate) giver: Grantor,
     pub(crate) until: Instant,
     /// Whose share of the keys it is in.
-    pub(crate) sharer: Sharer,
+    pub(crate) sharer: ShareOwner,
 }
 
 /// Why a key is not left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unleft {
+pub(crate) enum KeyRejected {
     /// It waits already.
     Twice,
     /// Too many wait, of all or of this one.
@@ -53,24 +53,24 @@ pub(crate) enum Unleft {
 }
 
 /// A key that waits.
-struct Waits {
+struct PendingKey {
     grant: Grant,
     /// Which of all that were left it is; the same key may have been left before.
     number: u64,
-    _place: Reservation,
+    _place: SharePermit,
 }
 
 #[derive(Default)]
-struct Waiting {
-    by_key: BTreeMap<String, Waits>,
+struct PendingKeys {
+    by_key: BTreeMap<String, PendingKey>,
     /// How many were left so far.
     left: u64,
 }
 
 /// The keys that wait.
 pub(crate) struct Keys {
-    waiting: Mutex<Waiting>,
-    shares: Arc<Shares>,
+    waiting: Mutex<PendingKeys>,
+    shares: Arc<FairShares>,
     came: Notify,
 }
 
@@ -78,20 +78,20 @@ impl Default for Keys {
     fn default() -> Self {
         Self {
             waiting: Mutex::default(),
-            shares: Shares::new(KEYS_MAX),
+            shares: FairShares::new(KEYS_MAX),
             came: Notify::new(),
         }
     }
 }
 
 /// Takes a key back when the client's file is closed.
-pub(crate) struct Left {
+pub(crate) struct KeyGuard {
     keys: Weak<Keys>,
     key: String,
     number: u64,
 }
 
-impl Drop for Left {
+impl Drop for KeyGuard {
     fn drop(&mut self) {
         if let Some(keys) = self.keys.upgrade() {
             let mut waiting = keys.waiting.lock();
@@ -109,19 +109,23 @@ impl Keys {
     /// Leaves a key; it waits until what this returns is dropped, and no longer than it should.
     ///
     /// # Errors
-    /// [`Unleft`]. One that waits already may be known to somebody who should not know it, so that one
+    /// [`KeyRejected`]. One that waits already may be known to somebody who should not know it, so that one
     /// ends too.
-    pub(crate) fn leave(self: &Arc<Self>, key: &str, grant: Grant) -> Result<Left, Unleft> {
+    pub(crate) fn leave(
+        self: &Arc<Self>,
+        key: &str,
+        grant: Grant,
+    ) -> Result<KeyGuard, KeyRejected> {
         let mut waiting = self.waiting.lock();
         let now = Instant::now();
         let place = self.shares.take(&grant.sharer).or_else(|| {
             waiting.by_key.retain(|_, key| key.grant.until > now);
             self.shares.take(&grant.sharer)
         });
-        let place = place.ok_or(Unleft::Full)?;
+        let place = place.ok_or(KeyRejected::Full)?;
         waiting.left += 1;
         let number = waiting.left;
-        let waits = Waits {
+        let waits = PendingKey {
             grant,
             number,
             _place: place,
@@ -129,7 +133,7 @@ impl Keys {
         match waiting.by_key.entry(key.to_owned()) {
             Entry::Occupied(old) if old.get().grant.until > now => {
                 old.remove();
-                return Err(Unleft::Twice);
+                return Err(KeyRejected::Twice);
             }
             Entry::Occupied(mut old) => {
                 old.insert(waits);
@@ -140,7 +144,7 @@ impl Keys {
         }
         drop(waiting);
         self.came.notify_waiters();
-        Ok(Left {
+        Ok(KeyGuard {
             keys: Arc::downgrade(self),
             key: key.to_owned(),
             number,
@@ -154,7 +158,7 @@ impl Keys {
         path: &str,
         origin: &str,
         from: IpAddr,
-    ) -> Option<Giver> {
+    ) -> Option<Grantor> {
         let until = Instant::now() + PATIENCE;
         loop {
             let came = self.came.notified();
@@ -166,7 +170,7 @@ impl Keys {
     }
 
     /// `None` where there is no such key, `Some(None)` where it is not for this one.
-    fn take(&self, key: &str, path: &str, origin: &str, from: IpAddr) -> Option<Option<Giver>> {
+    fn take(&self, key: &str, path: &str, origin: &str, from: IpAddr) -> Option<Option<Grantor>> {
         let mut waiting = self.waiting.lock();
         let waiting = &mut waiting.by_key;
         let now = Instant::now();
@@ -177,7 +181,7 @@ impl Keys {
         let who = origin.split('@').next().unwrap_or_default();
         // Whoever knows the key and comes for something else, or from elsewhere, knows too much: it
         // does not stay.
-        let Waits { grant, _place, .. } = waiting.remove(key)?;
+        let PendingKey { grant, _place, .. } = waiting.remove(key)?;
         let from = from.to_canonical();
         let near = |host: &IpAddr| *host == from || (host.is_loopback() && from.is_loopback());
         let fits = grant.path == path && grant.origin == who && grant.hosts.iter().any(near);
@@ -196,7 +200,7 @@ mod tests {
             path: "/b/x".to_owned(),
             origin: "ann.7".to_owned(),
             hosts: vec!["10.0.0.1".parse().expect("an address")],
-            giver: Giver {
+            giver: Grantor {
                 proof: Proof::User(dewar_types::UserId(7)),
                 origin: Origin {
                     address: None,
@@ -204,7 +208,7 @@ mod tests {
                 },
             },
             until: Instant::now() + Duration::from_secs(seconds),
-            sharer: Sharer::named("ann"),
+            sharer: ShareOwner::named("ann"),
         }
     }
 
@@ -295,18 +299,18 @@ mod tests {
     async fn one_user_leaves_room_for_the_keys_of_others() {
         let keys = Arc::new(Keys::default());
         let leave = |number: usize, seconds, sharer: &str| {
-            let sharer = Sharer::named(sharer);
+            let sharer = ShareOwner::named(sharer);
             let grant = Grant {
                 sharer,
                 ..grant(seconds)
             };
             keys.leave(&format!("{KEY}{number}"), grant)
         };
-        let mut left: Vec<Left> = (0..KEYS_MAX)
+        let mut left: Vec<KeyGuard> = (0..KEYS_MAX)
             .map_while(|n| leave(n, 10, "ann").ok())
             .collect();
         assert_eq!(left.len(), KEYS_MAX / 2);
-        assert_eq!(leave(9000, 10, "ann").err(), Some(Unleft::Full));
+        assert_eq!(leave(9000, 10, "ann").err(), Some(KeyRejected::Full));
         left.push(leave(9000, 99, "bob").expect("room for another"));
         // What is over counts no more, though its file is open still.
         tokio::time::advance(Duration::from_secs(11)).await;

@@ -14,25 +14,25 @@
 //!   from the source instead of the client. Nothing of it is seen before the client's `close`.
 //! - Without a key, with **delegation**: the client's own token is shown to the source.
 //!
-//! Where the server may be made to connect to is the administrator's to say ([`sources`]).
+//! Where the server may be made to connect to is the administrator's to say ([`allow_list`]).
 
+pub(crate) mod allow_list;
 pub(crate) mod copy;
-mod here;
 pub(crate) mod keys;
+pub(crate) mod opaque_params;
+mod own_addresses;
 mod pace;
-pub(crate) mod sources;
-pub(crate) mod wanted;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::measure::Meter;
 use dewar_env::BoxFuture;
-pub(crate) use dewar_store::shares;
+pub(crate) use dewar_store::fair_share;
 use dewar_xrootd_client::{Resolver, TlsConfig};
 
+pub use allow_list::{AllowList, AllowRule};
 pub use pace::Pace;
-pub use sources::{Source, Sources};
 
 /// Whose certificates are believed when this server is the client.
 pub trait Trust: Send + Sync {
@@ -45,7 +45,7 @@ pub trait Trust: Send + Sync {
 #[derive(Clone)]
 pub struct TpcConfig {
     /// From where files may be fetched; with none this server is no destination.
-    pub sources: Sources,
+    pub sources: AllowList,
     /// Copies that run at the same time; further ones are told to wait. Nobody gets more of them than
     /// are left free.
     pub copies_max: usize,
@@ -60,7 +60,7 @@ pub struct TpcConfig {
 impl Default for TpcConfig {
     fn default() -> Self {
         Self {
-            sources: Sources::default(),
+            sources: AllowList::default(),
             copies_max: 16,
             pace: Pace::default(),
             trust: None,
@@ -78,10 +78,10 @@ impl std::fmt::Debug for TpcConfig {
 /// What the copies of a door share.
 pub(crate) struct Tpc {
     pub(crate) keys: Arc<keys::Keys>,
-    pub(crate) running: Arc<shares::Shares>,
+    pub(crate) running: Arc<fair_share::FairShares>,
     pace: Pace,
-    sources: Arc<Sources>,
-    others: Arc<here::OtherSources>,
+    sources: Arc<AllowList>,
+    others: Arc<own_addresses::RemoteAllowList>,
     trust: Option<Arc<dyn Trust>>,
     pub(crate) meter: Arc<dyn Meter>,
 }
@@ -91,9 +91,9 @@ impl Tpc {
         let sources = Arc::new(config.sources.clone());
         Self {
             keys: Arc::new(keys::Keys::default()),
-            running: shares::Shares::new(config.copies_max),
+            running: fair_share::FairShares::new(config.copies_max),
             pace: config.pace,
-            others: Arc::new(here::OtherSources {
+            others: Arc::new(own_addresses::RemoteAllowList {
                 sources: Arc::clone(&sources),
                 listeners: config.listeners.as_slice().into(),
             }),
@@ -104,7 +104,7 @@ impl Tpc {
     }
 
     /// What decides about the servers to which a copy may connect.
-    pub(crate) fn resolver(&self, fetch: &wanted::Fetch) -> Arc<dyn Resolver> {
+    pub(crate) fn resolver(&self, fetch: &opaque_params::FetchParams) -> Arc<dyn Resolver> {
         match fetch.key {
             Some(_) => Arc::clone(&self.sources) as _,
             None => Arc::clone(&self.others) as _,

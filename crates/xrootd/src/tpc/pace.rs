@@ -26,12 +26,12 @@ impl Default for Pace {
 
 /// A source that was too slow.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Slow {
+pub(super) struct SlowSource {
     came: u64,
     pace: Pace,
 }
 
-impl std::fmt::Display for Slow {
+impl std::fmt::Display for SlowSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { came, pace } = self;
         let (time, least) = (pace.over.as_secs_f64(), pace.rate_min);
@@ -44,14 +44,14 @@ impl std::fmt::Display for Slow {
 
 /// Watches a source, of which is known how much it has sent in all: also of what is not whole yet, since
 /// that may be more than comes in the whole time.
-pub(super) struct Watch {
+pub(super) struct PaceMonitor {
     pace: Pace,
     waited: Duration,
     /// What had come when this time began.
     before: u64,
 }
 
-impl Watch {
+impl PaceMonitor {
     /// From now on; `received` bytes have come so far.
     pub(super) fn new(pace: Pace, received: u64) -> Self {
         Self {
@@ -64,12 +64,12 @@ impl Watch {
     /// Waits for the source.
     ///
     /// # Errors
-    /// [`Slow`].
+    /// [`SlowSource`].
     pub(super) async fn wait<T>(
         &mut self,
         source: impl Future<Output = T>,
         received: impl Fn() -> u64,
-    ) -> Result<T, Slow> {
+    ) -> Result<T, SlowSource> {
         let mut source = pin!(source);
         loop {
             let left = self.pace.over.saturating_sub(self.waited);
@@ -86,12 +86,12 @@ impl Watch {
     }
 
     /// Whether enough came in the time that is over; another one begins.
-    fn judge(&mut self, received: u64) -> Result<(), Slow> {
+    fn judge(&mut self, received: u64) -> Result<(), SlowSource> {
         let (came, waited) = (received.saturating_sub(self.before), self.waited);
         (self.before, self.waited) = (received, Duration::ZERO);
         let least = u128::from(self.pace.rate_min) * waited.as_millis() / 1000;
         match u128::from(came) < least {
-            true => Err(Slow {
+            true => Err(SlowSource {
                 came,
                 pace: self.pace,
             }),
@@ -115,19 +115,19 @@ mod tests {
 
     /// A source of which a piece comes at a time.
     struct Source {
-        watch: Watch,
+        watch: PaceMonitor,
         received: Cell<u64>,
     }
 
     impl Source {
         fn new(pace: Pace) -> Self {
             Self {
-                watch: Watch::new(pace, 5),
+                watch: PaceMonitor::new(pace, 5),
                 received: Cell::new(5),
             }
         }
 
-        async fn piece(&mut self, bytes: u64, after: u64) -> Result<(), Slow> {
+        async fn piece(&mut self, bytes: u64, after: u64) -> Result<(), SlowSource> {
             let came = async {
                 sleep(Duration::from_secs(after)).await;
                 self.received.set(self.received.get() + bytes);
@@ -181,7 +181,7 @@ mod tests {
                 received.set(received.get() + 1050);
             }
         };
-        let mut watch = Watch::new(PACE, 0);
+        let mut watch = PaceMonitor::new(PACE, 0);
         let waited = watch.wait(source, || received.get()).await;
         waited.expect("fast enough");
     }

@@ -10,14 +10,14 @@ use std::borrow::Cow;
 
 use super::PolicyError;
 use super::json::Node;
-use super::parse::{Parsing, malformed};
-use super::pattern::{ALLOCATION_BYTES, Reading, Variables};
+use super::parse::{ParseContext, malformed};
+use super::pattern::{ALLOCATION_BYTES, PatternSyntax, Variables};
 use super::truth::Truth;
-use value::{Test, Wanted};
+use value::{ConditionValue, Operator};
 
 /// What a request says about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found<'a> {
+pub(crate) enum ContextValue<'a> {
     /// Nothing.
     Absent,
     /// One value.
@@ -28,17 +28,17 @@ pub(crate) enum Found<'a> {
     /// Any number of values.
     Many(Vec<Cow<'a, str>>),
     /// Nobody knows: a claim of the login token that the caller's session does not carry.
-    Unkept,
+    OmittedClaim,
 }
 
-impl<'a> Found<'a> {
+impl<'a> ContextValue<'a> {
     pub(crate) fn maybe(value: Option<Cow<'a, str>>) -> Self {
         value.map_or(Self::Absent, Self::One)
     }
 
     fn values(&self) -> &[Cow<'a, str>] {
         match self {
-            Self::Absent | Self::Unkept => &[],
+            Self::Absent | Self::OmittedClaim => &[],
             Self::One(value) | Self::Implied(value) => std::slice::from_ref(value),
             Self::Many(values) => values,
         }
@@ -60,32 +60,32 @@ enum Quantifier {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     key: Key,
-    test: Test,
+    test: Operator,
     /// Whether the operator says *not*.
     negated: bool,
     /// Whether a request that does not say passes.
     if_exists: bool,
     quantifier: Quantifier,
-    wanted: Vec<Wanted>,
+    wanted: Vec<ConditionValue>,
 }
 
 impl Condition {
     /// Bytes of memory that it takes beside itself.
     pub(super) fn memory_bytes(&self) -> usize {
-        let wanted = self.wanted.iter().map(Wanted::memory_bytes);
-        let own = self.wanted.capacity() * size_of::<Wanted>() + ALLOCATION_BYTES;
+        let wanted = self.wanted.iter().map(ConditionValue::memory_bytes);
+        let own = self.wanted.capacity() * size_of::<ConditionValue>() + ALLOCATION_BYTES;
         self.key.memory_bytes() + own + wanted.sum::<usize>()
     }
 
     /// Whether a request that says `found` about the key meets it. About a claim that was not kept no
     /// operator says anything: it may have been there or not, with any values.
-    pub(crate) fn holds(&self, found: &Found<'_>, variables: Variables<'_>) -> Truth {
-        if *found == Found::Unkept {
+    pub(crate) fn holds(&self, found: &ContextValue<'_>, variables: Variables<'_>) -> Truth {
+        if *found == ContextValue::OmittedClaim {
             return Truth::Unknown;
         }
-        if self.test == Test::Null {
-            let absent = found.values().is_empty() || matches!(found, Found::Implied(_));
-            return self.wanted.contains(&Wanted::Bool(absent)).into();
+        if self.test == Operator::Null {
+            let absent = found.values().is_empty() || matches!(found, ContextValue::Implied(_));
+            return self.wanted.contains(&ConditionValue::Bool(absent)).into();
         }
         let values = found.values();
         if values.is_empty() {
@@ -113,7 +113,7 @@ impl Condition {
     /// Whether it holds only for tokens that say something about whom they speak of; with
     /// `client_trust` also for those that say for which client they are.
     pub(crate) fn tells_users_apart(&self, client_trust: bool) -> bool {
-        let positive = !self.negated && !self.if_exists && self.test != Test::Null;
+        let positive = !self.negated && !self.if_exists && self.test != Operator::Null;
         let key = &self.key;
         let tells = key.is_personal_claim() || (client_trust && key.is_client_claim());
         positive && self.quantifier != Quantifier::All && tells
@@ -125,19 +125,19 @@ impl Condition {
 
     /// All keys that it asks for: its own, and those of the variables in its values.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
-        let variables = self.wanted.iter().flat_map(Wanted::variables);
+        let variables = self.wanted.iter().flat_map(ConditionValue::variables);
         std::iter::once(&self.key).chain(variables)
     }
 
     /// Whether it leaves over few enough that a statement with it is not for the public.
     pub(crate) fn narrows(&self) -> bool {
         let positive = !self.negated && !self.if_exists && self.quantifier == Quantifier::Single;
-        positive && self.key.narrows() && self.wanted.iter().all(Wanted::is_narrow)
+        positive && self.key.narrows() && self.wanted.iter().all(ConditionValue::is_narrow)
     }
 }
 
 /// Reads a `Condition` block.
-pub(super) fn parse(node: &Node, parsing: &Parsing) -> Result<Vec<Condition>, PolicyError> {
+pub(super) fn parse(node: &Node, parsing: &ParseContext) -> Result<Vec<Condition>, PolicyError> {
     let Node::Map(operators) = node else {
         return Err(malformed("Condition must be an object"));
     };
@@ -162,7 +162,7 @@ fn one(
     operator: &str,
     key: Key,
     values: &Node,
-    parsing: &Parsing,
+    parsing: &ParseContext,
 ) -> Result<Condition, PolicyError> {
     let unknown = || malformed(format!("Invalid Condition type : {operator}"));
     let (quantifier, rest) = match operator.split_once(':') {
@@ -175,14 +175,14 @@ fn one(
         Some(name) => (name, true),
         None => (rest, false),
     };
-    let (test, negated) = Test::parse(name).ok_or_else(unknown)?;
-    if test == Test::Null && (if_exists || quantifier != Quantifier::Single) {
+    let (test, negated) = Operator::parse(name).ok_or_else(unknown)?;
+    if test == Operator::Null && (if_exists || quantifier != Quantifier::Single) {
         return Err(unknown());
     }
-    let reading = Reading {
-        wildcards: matches!(test, Test::Like | Test::Arn),
+    let reading = PatternSyntax {
+        wildcards: matches!(test, Operator::Like | Operator::Arn),
         variables: parsing.variables,
-        fold: test == Test::EqualsFolded,
+        fold: test == Operator::EqualsFolded,
     };
     let wanted = values
         .one_or_many()
@@ -192,7 +192,7 @@ fn one(
             let text = node.as_scalar().ok_or_else(|| {
                 malformed(format!("Condition {operator} on {key} needs plain values"))
             })?;
-            test.wanted(&text, reading).ok_or_else(|| {
+            test.parse_value(&text, reading).ok_or_else(|| {
                 malformed(format!(
                     "Condition {operator} on {key} has an invalid value {text:?}"
                 ))

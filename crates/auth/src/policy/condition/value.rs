@@ -5,19 +5,19 @@ use std::net::IpAddr;
 use time::format_description::well_known::{Iso8601, Rfc3339};
 use time::{Date, OffsetDateTime, PrimitiveDateTime};
 
-use super::super::pattern::{ALLOCATION_BYTES, Pattern, Reading, Variables};
+use super::super::pattern::{ALLOCATION_BYTES, Pattern, PatternSyntax, Variables};
 use super::super::truth::Truth;
 use super::Key;
 use crate::network::Network;
 
 /// What an operator does, apart from *not*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Test {
+pub(super) enum Operator {
     Equals,
     EqualsFolded,
     Like,
-    Numeric(Order),
-    Date(Order),
+    Numeric(Comparison),
+    Date(Comparison),
     Bool,
     Binary,
     Ip,
@@ -27,7 +27,7 @@ pub(super) enum Test {
 
 /// Which way a number or a date must differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum Comparison {
     Equals,
     Less,
     LessEquals,
@@ -37,7 +37,7 @@ pub(super) enum Order {
 
 /// A value that a condition wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum ConditionValue {
     Text(Pattern),
     Bool(bool),
     /// Bits of the finite `f64`.
@@ -65,7 +65,7 @@ impl Number {
     }
 }
 
-impl Wanted {
+impl ConditionValue {
     /// Bytes of memory that it takes beside itself.
     pub(super) fn memory_bytes(&self) -> usize {
         match self {
@@ -99,10 +99,10 @@ impl Wanted {
     }
 }
 
-impl Test {
+impl Operator {
     /// The test of an operator's name without quantifier and `IfExists`, and whether it says *not*.
     pub(super) fn parse(name: &str) -> Option<(Self, bool)> {
-        use Order::{Equals, Greater, GreaterEquals, Less, LessEquals};
+        use Comparison::{Equals, Greater, GreaterEquals, Less, LessEquals};
         Some(match name {
             "StringEquals" => (Self::Equals, false),
             "StringNotEquals" => (Self::Equals, true),
@@ -134,33 +134,38 @@ impl Test {
     }
 
     /// A value of the policy as this test compares with it.
-    pub(super) fn wanted(self, text: &str, reading: Reading) -> Option<Wanted> {
+    pub(super) fn parse_value(self, text: &str, reading: PatternSyntax) -> Option<ConditionValue> {
         Some(match self {
             Self::Equals | Self::EqualsFolded | Self::Like => {
-                Wanted::Text(Pattern::new(text, reading).ok()?)
+                ConditionValue::Text(Pattern::new(text, reading).ok()?)
             }
-            Self::Binary => Wanted::Text(Pattern::exact(text)),
-            Self::Numeric(_) => Wanted::Number(Number::parse(text)?),
-            Self::Date(_) => Wanted::Instant(instant(text)?),
-            Self::Bool | Self::Null => Wanted::Bool(boolean(text)?),
-            Self::Ip => Wanted::Network(Network::parse(text)?),
+            Self::Binary => ConditionValue::Text(Pattern::exact(text)),
+            Self::Numeric(_) => ConditionValue::Number(Number::parse(text)?),
+            Self::Date(_) => ConditionValue::Instant(instant(text)?),
+            Self::Bool | Self::Null => ConditionValue::Bool(boolean(text)?),
+            Self::Ip => ConditionValue::Network(Network::parse(text)?),
             Self::Arn => {
                 let parts = arn_parts(text)?;
                 let patterns: Vec<Pattern> = parts
                     .iter()
                     .map(|part| Pattern::new(part, reading).ok())
                     .collect::<Option<_>>()?;
-                Wanted::Arn(Box::new(patterns.try_into().ok()?))
+                ConditionValue::Arn(Box::new(patterns.try_into().ok()?))
             }
         })
     }
 
     /// Whether a value of the request is what is wanted. What cannot be read as what the test
     /// compares is not.
-    pub(super) fn holds(self, value: &str, wanted: &Wanted, variables: Variables<'_>) -> Truth {
+    pub(super) fn holds(
+        self,
+        value: &str,
+        wanted: &ConditionValue,
+        variables: Variables<'_>,
+    ) -> Truth {
         let holds = match (self, wanted) {
-            (_, Wanted::Text(pattern)) => return pattern.matches(value, variables),
-            (_, Wanted::Arn(patterns)) => {
+            (_, ConditionValue::Text(pattern)) => return pattern.matches(value, variables),
+            (_, ConditionValue::Arn(patterns)) => {
                 let parts: Vec<&str> = value.splitn(6, ':').collect();
                 if parts.len() != patterns.len() {
                     return Truth::No;
@@ -168,14 +173,14 @@ impl Test {
                 let pairs = patterns.iter().zip(parts);
                 return Truth::all(pairs.map(|(pattern, part)| pattern.matches(part, variables)));
             }
-            (_, Wanted::Bool(wanted)) => boolean(value) == Some(*wanted),
-            (Self::Numeric(order), Wanted::Number(wanted)) => {
+            (_, ConditionValue::Bool(wanted)) => boolean(value) == Some(*wanted),
+            (Self::Numeric(order), ConditionValue::Number(wanted)) => {
                 Number::parse(value).is_some_and(|value| order.holds(&value.0, &wanted.0))
             }
-            (Self::Date(order), Wanted::Instant(wanted)) => {
+            (Self::Date(order), ConditionValue::Instant(wanted)) => {
                 instant(value).is_some_and(|value| order.holds(&value, wanted))
             }
-            (_, Wanted::Network(network)) => value
+            (_, ConditionValue::Network(network)) => value
                 .parse::<IpAddr>()
                 .is_ok_and(|value| network.contains(value)),
             _ => false,
@@ -184,7 +189,7 @@ impl Test {
     }
 }
 
-impl Order {
+impl Comparison {
     fn holds<T: PartialOrd>(self, value: &T, wanted: &T) -> bool {
         match self {
             Self::Equals => value == wanted,

@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::lanes::{Instructions, Lane, WIDEST};
+use super::lanes::{Instructions, SimdLane, WIDEST};
 use super::{BLOCK, Md5, whole_blocks};
 
 /// The most bytes of one stream that a batch hashes.
@@ -261,9 +261,9 @@ impl Md5Stream {
             }
             let mut slept = false;
             match poll_fn(|context| claim.turn(&mut slept, context.waker())).await {
-                Turn::Done => return,
-                Turn::Again => {}
-                Turn::Lead(batch) => {
+                OwnerStep::Done => return,
+                OwnerStep::Again => {}
+                OwnerStep::Lead(batch) => {
                     batch.run();
                     if claim.waits() {
                         // Between the pieces of what is long the other tasks of this thread have their turn.
@@ -276,7 +276,7 @@ impl Md5Stream {
 }
 
 /// What an owner has to do next.
-enum Turn<'a> {
+enum OwnerStep<'a> {
     Done,
     /// A batch has ended and too many bytes are still held.
     Again,
@@ -307,7 +307,7 @@ impl Entry {
 
 /// What a stream holds.
 #[derive(Default)]
-struct Kept {
+struct StreamState {
     bytes: usize,
     chunks: usize,
 }
@@ -319,14 +319,14 @@ impl Queue {
     }
 
     /// Takes the next bytes of a stream; says what it holds now.
-    fn take_in(&mut self, ticket: Ticket, chunk: Bytes) -> Kept {
+    fn take_in(&mut self, ticket: Ticket, chunk: Bytes) -> StreamState {
         let entry = self.entry(ticket);
         if chunk.len() < RUN_MIN
             && entry.held == 0
             && let Some(hasher) = &mut entry.hasher
         {
             hasher.update(&chunk);
-            return Kept::default();
+            return StreamState::default();
         }
         let was_worth_a_lane = entry.held >= REST_MIN;
         entry.held += chunk.len();
@@ -335,7 +335,7 @@ impl Queue {
         if entry.hasher.is_some() && !was_worth_a_lane && held >= REST_MIN {
             self.spare.push_back(ticket);
         }
-        Kept {
+        StreamState {
             bytes: held,
             chunks,
         }
@@ -400,18 +400,18 @@ impl<'a> Claim<'a> {
     }
 
     /// Decides about the next turn, or leaves `waker` to be called at the end of a batch.
-    fn turn(&self, slept: &mut bool, waker: &Waker) -> Poll<Turn<'a>> {
+    fn turn(&self, slept: &mut bool, waker: &Waker) -> Poll<OwnerStep<'a>> {
         let mut queue = self.shared.queue();
         let may_lead = queue.combiners == 0 || queue.ready() >= WIDEST;
         let entry = queue.entry(self.ticket);
         if entry.held <= self.keep {
-            return Poll::Ready(Turn::Done);
+            return Poll::Ready(OwnerStep::Done);
         }
         if core::mem::replace(slept, true) {
-            return Poll::Ready(Turn::Again);
+            return Poll::Ready(OwnerStep::Again);
         }
         if may_lead && entry.hasher.is_some() {
-            return Poll::Ready(Turn::Lead(Batch::take(self.shared, &mut queue)));
+            return Poll::Ready(OwnerStep::Lead(Batch::take(self.shared, &mut queue)));
         }
         entry.waker = Some(waker.clone());
         Poll::Pending
@@ -437,10 +437,10 @@ impl Drop for Claim<'_> {
 /// Streams that a combiner has taken and owes their owners.
 struct Batch<'a> {
     shared: &'a Shared,
-    jobs: Vec<Owed>,
+    jobs: Vec<PendingDigest>,
 }
 
-struct Owed {
+struct PendingDigest {
     ticket: Ticket,
     hasher: Md5,
     /// What is still to be hashed.
@@ -450,7 +450,7 @@ struct Owed {
     awaited: bool,
 }
 
-impl Owed {
+impl PendingDigest {
     /// The stretch of whole blocks that comes next, if a lane is worth it; what is shorter is hashed or kept on the way.
     fn next_run(&mut self) -> Option<usize> {
         while self.hashed < BATCH_MAX
@@ -510,7 +510,7 @@ impl<'a> Batch<'a> {
             if let Some(entry) = queue.streams.get_mut(&ticket)
                 && let Some(hasher) = entry.hasher.take()
             {
-                jobs.push(Owed {
+                jobs.push(PendingDigest {
                     ticket,
                     hasher,
                     pending: core::mem::take(&mut entry.pending),
@@ -532,8 +532,8 @@ impl<'a> Batch<'a> {
     /// the others meet again, with what came meanwhile. Only short rests are finished with the lanes that remain. The owners hear of it
     /// when the batch is dropped.
     fn run(mut self) {
-        let is_waited_for = |job: &Owed| job.awaited && !job.pending.is_empty();
-        let goes_on = |job: &Owed| job.is_long() && job.hashed < BATCH_MAX;
+        let is_waited_for = |job: &PendingDigest| job.awaited && !job.pending.is_empty();
+        let goes_on = |job: &PendingDigest| job.is_long() && job.hashed < BATCH_MAX;
         let long: Vec<bool> = self
             .jobs
             .iter()
@@ -556,17 +556,17 @@ impl<'a> Batch<'a> {
     }
 
     /// Hashes a stretch of each stream that `takes_part`, until the first of them ends; says how many there were, if any.
-    fn round(&mut self, takes_part: impl Fn(&Owed) -> bool) -> Option<usize> {
+    fn round(&mut self, takes_part: impl Fn(&PendingDigest) -> bool) -> Option<usize> {
         let mut lengths = [0; WIDEST];
         for (job, length) in self.jobs.iter_mut().zip(&mut lengths) {
             if takes_part(job) {
                 *length = job.next_run().unwrap_or(0);
             }
         }
-        let mut lanes: Vec<Lane<'_>> = Vec::with_capacity(self.jobs.len());
+        let mut lanes: Vec<SimdLane<'_>> = Vec::with_capacity(self.jobs.len());
         for (owner, (job, &length)) in self.jobs.iter().zip(&lengths).enumerate() {
             if let Some(chunk) = job.pending.front().filter(|_| length > 0) {
-                lanes.push(Lane {
+                lanes.push(SimdLane {
                     owner,
                     state: job.hasher.state,
                     data: &chunk[..length],

@@ -3,9 +3,9 @@
 
 use super::spread::Spread;
 use super::text::columns;
-use crate::bench::result::{Campaign, Run};
+use crate::bench::result::{Campaign, StepRun};
 
-type Figure = fn(&Run) -> Option<f64>;
+type Figure = fn(&StepRun) -> Option<f64>;
 
 const FIGURES: [Figure; 4] = [
     |run| Some(run.ops_per_s),

@@ -1,6 +1,6 @@
 //! The results as CSV: a line for each run, the same names as in the JSON, flat.
 
-use crate::bench::result::{Campaign, Cpu, Run};
+use crate::bench::result::{Campaign, Cpu, StepRun};
 
 /// The columns, in order.
 pub(super) const COLUMNS: [&str; 33] = [
@@ -53,7 +53,7 @@ pub(super) fn csv(campaign: &Campaign) -> String {
     out
 }
 
-fn cells(run: &Run, payload_mode: &str) -> Vec<String> {
+fn cells(run: &StepRun, payload_mode: &str) -> Vec<String> {
     let optional = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     let count = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
     let latency = run.latency_ms;

@@ -19,7 +19,7 @@ use super::args::OutputArgs;
 use super::result::Campaign;
 
 /// Prints the tables and writes the files that were asked for.
-pub(super) fn tell(campaign: &Campaign, output: &OutputArgs) -> Result<()> {
+pub(super) fn write_reports(campaign: &Campaign, output: &OutputArgs) -> Result<()> {
     println!("{}", table::table(campaign));
     if let Some(text) = compare::table(campaign) {
         println!("{text}");

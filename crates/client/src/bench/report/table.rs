@@ -3,7 +3,7 @@
 
 use super::spread::Spread;
 use super::text::{columns, figure, figure_or_dash};
-use crate::bench::result::{CPU_TRUSTED_S, Campaign, Cpu, Latency, Run};
+use crate::bench::result::{CPU_TRUSTED_S, Campaign, Cpu, Latency, StepRun};
 
 /// The whole table with its foot-notes.
 pub(super) fn table(campaign: &Campaign) -> String {
@@ -62,19 +62,19 @@ pub(super) fn table(campaign: &Campaign) -> String {
 
 /// The runs of one step on one target.
 struct Row<'a> {
-    runs: &'a [&'a Run],
+    runs: &'a [&'a StepRun],
 }
 
 impl Row<'_> {
-    fn spread(&self, figure: impl Fn(&Run) -> Option<f64>) -> Option<Spread> {
+    fn spread(&self, figure: impl Fn(&StepRun) -> Option<f64>) -> Option<Spread> {
         Spread::of(self.runs.iter().map(|run| figure(run)))
     }
 
-    fn median(&self, figure: impl Fn(&Run) -> Option<f64>) -> String {
+    fn median(&self, figure: impl Fn(&StepRun) -> Option<f64>) -> String {
         figure_or_dash(self.spread(figure).map(|spread| spread.median))
     }
 
-    fn count(&self, count: impl Fn(&Run) -> u64) -> String {
+    fn count(&self, count: impl Fn(&StepRun) -> u64) -> String {
         let spread = self.spread(|run| Some(count(run) as f64));
         spread.map_or_else(String::new, |spread| format!("{:.0}", spread.median))
     }
@@ -83,7 +83,7 @@ impl Row<'_> {
         self.runs.iter().any(|run| run.server_cpu_is_coarse())
     }
 
-    fn latencies(&self, latency: impl Fn(&Run) -> Latency) -> Vec<String> {
+    fn latencies(&self, latency: impl Fn(&StepRun) -> Latency) -> Vec<String> {
         let of: [fn(Latency) -> Option<f64>; 5] = [
             |latency| latency.p50,
             |latency| latency.p90,
@@ -134,9 +134,9 @@ impl Row<'_> {
 
     /// One verb of a mixed step.
     fn verb_cells(&self, verb: &str) -> Vec<String> {
-        let of = |run: &Run| run.verbs.get(verb).cloned().unwrap_or_default();
+        let of = |run: &StepRun| run.verbs.get(verb).cloned().unwrap_or_default();
         let errors: u64 = self.runs.iter().map(|run| of(run).errors).sum();
-        let rate = |run: &Run, count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
+        let rate = |run: &StepRun, count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
         let mut cells = vec![
             format!("  {verb}"),
             self.runs[0].target.clone(),

@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
-use crate::bench::drive::Outcome;
+use crate::bench::job::StepOutcome;
 use crate::bench::objects::Change;
-use crate::bench::plan::{Step, Verb};
+use crate::bench::plan::{BenchVerb, Step};
 use crate::bench::process::Usage;
-use crate::bench::result::{Host, Run, SCHEMA, Settings, TargetInfo};
+use crate::bench::result::{Host, SCHEMA, Settings, StepRun, TargetInfo};
 use crate::bench::tally::Tally;
 
-fn run(index: usize, step: &str, repeat: u32, (target, factor): (&str, u32)) -> Run {
+fn run(index: usize, step: &str, repeat: u32, (target, factor): (&str, u32)) -> StepRun {
     let step: Step = step.parse().unwrap();
     let mut tally = Tally::default();
     for i in 1..=100 * u64::from(repeat) {
         let latency = Duration::from_micros(i) * factor;
-        tally.succeed(Verb::Get, latency, step.size.0, 0);
+        tally.succeed(BenchVerb::Get, latency, step.size.0, 0);
     }
-    tally.fail(Verb::Get, "503 Slow, Down", || {
+    tally.fail(BenchVerb::Get, "503 Slow, Down", || {
         "get answered \"503\" & <more>".to_owned()
     });
     let usage = |cpu_s| Usage {
@@ -26,7 +26,7 @@ fn run(index: usize, step: &str, repeat: u32, (target, factor): (&str, u32)) -> 
         rss_bytes: 5_000_000,
         rss_peak_bytes: 6_000_000,
     };
-    let outcome = Outcome {
+    let outcome = StepOutcome {
         elapsed: Duration::from_secs(2),
         tally,
         change: Change::default(),
@@ -34,7 +34,7 @@ fn run(index: usize, step: &str, repeat: u32, (target, factor): (&str, u32)) -> 
         server: Some((usage(10.0), usage(10.0 + f64::from(factor * repeat)))),
         server_lost: None,
     };
-    Run::new(index, &step, repeat, target, &outcome)
+    StepRun::new(index, &step, repeat, target, &outcome)
 }
 
 fn campaign() -> Campaign {
@@ -115,11 +115,11 @@ fn table_shows_medians_and_lines_up() {
 #[test]
 fn comparison_pairs_runs_of_the_same_repeat() {
     let campaign = campaign();
-    let cpu = |run: &Run| run.server_cpu.as_ref()?.per(run.unit());
+    let cpu = |run: &StepRun| run.server_cpu.as_ref()?.per(run.unit());
     let ratio = compare::ratio(&campaign, 0, ("a <&> b", "dewar"), cpu).unwrap();
     assert_eq!((ratio.min, ratio.median, ratio.max), (2.0, 2.0, 2.0));
     // Throughput triples from the first repeat to the third, on both targets alike.
-    let throughput = |run: &Run| Some(run.ops_per_s);
+    let throughput = |run: &StepRun| Some(run.ops_per_s);
     let ratio = compare::ratio(&campaign, 0, ("a <&> b", "dewar"), throughput).unwrap();
     assert_eq!((ratio.min, ratio.median, ratio.max), (1.0, 1.0, 1.0));
     let text = compare::table(&campaign).unwrap();
@@ -259,7 +259,7 @@ fn plots_are_well_formed_and_labelled() {
 fn nothing_measured_is_no_plot_of_nothing() {
     let mut campaign = campaign();
     for run in &mut campaign.runs {
-        *run = Run {
+        *run = StepRun {
             ops: 0,
             bytes: 0,
             latency_ms: Default::default(),

@@ -2,11 +2,11 @@
 //!
 //! Each of a step's workers is a session of its own with one operation at a time, as so many client
 //! processes would be; a file is read and written in chunks with several under way, as clients do.
-//! Steps, turns and units are those of `dewar bench s3`; [`work`] is what a worker does, [`told`] what
+//! Steps, turns and units are those of `dewar bench s3`; [`work`] is what a worker does, [`report`] what
 //! comes of it.
 
 mod args;
-mod told;
+mod report;
 mod work;
 
 use std::sync::Arc;
@@ -14,12 +14,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use dewar_xrootd_client::{Client, Connection, Endpoint, Identity, Options, SystemResolver, Token};
+use dewar_xrootd_client::{
+    BearerToken, Client, Connection, Endpoint, Identity, Options, SystemResolver,
+};
 
 pub use args::RootArgs;
 use args::{RootStep, Work};
-use told::{Run, Told};
-use work::{Set, Tally, Worker};
+use report::{RootReport, RootRun};
+use work::{FileSet, Tally, Worker};
 
 use super::plan::Limit;
 use super::process::{Processes, Usage};
@@ -27,7 +29,7 @@ use crate::clock;
 use crate::http::{Trust, tls_config};
 
 /// One server to load.
-struct Target {
+struct RootTarget {
     name: String,
     place: Endpoint,
     /// The directory to work in, without a slash behind it.
@@ -53,15 +55,15 @@ pub(super) fn run(args: &RootArgs) -> Result<()> {
 
 async fn campaign(args: &RootArgs) -> Result<()> {
     let targets = targets(args)?;
-    let mut told = Told::new(args);
+    let mut report = RootReport::new(args);
     for repeat in 1..=args.repeat {
         let base = format!(
             "dewar-bench/{:x}-{}-{repeat}",
             clock::unix_s(),
             std::process::id()
         );
-        let mut sets: Vec<Vec<Set>> = targets.iter().map(|_| Vec::new()).collect();
-        let outcome = steps(args, &targets, repeat, &base, &mut sets, &mut told).await;
+        let mut sets: Vec<Vec<FileSet>> = targets.iter().map(|_| Vec::new()).collect();
+        let outcome = steps(args, &targets, repeat, &base, &mut sets, &mut report).await;
         if !args.keep {
             for (target, sets) in targets.iter().zip(&sets) {
                 clear(target, &base, sets).await;
@@ -69,19 +71,19 @@ async fn campaign(args: &RootArgs) -> Result<()> {
         }
         outcome?;
     }
-    told.tell(args.json.as_deref())?;
-    let failed = told.errors();
+    report.write(args.json.as_deref())?;
+    let failed = report.errors();
     ensure!(failed == 0, "{failed} operations failed");
     Ok(())
 }
 
 async fn steps(
     args: &RootArgs,
-    targets: &[Target],
+    targets: &[RootTarget],
     repeat: u32,
     base: &str,
-    sets: &mut [Vec<Set>],
-    told: &mut Told,
+    sets: &mut [Vec<FileSet>],
+    report: &mut RootReport,
 ) -> Result<()> {
     for (index, step) in args.steps.iter().enumerate() {
         let mut order: Vec<usize> = (0..targets.len()).collect();
@@ -95,7 +97,7 @@ async fn steps(
                 Some(at) => at,
                 None => {
                     let folder = format!("{}/{base}/{}", target.folder, step.size.0);
-                    sets.push(Set::new(folder, step.size.0));
+                    sets.push(FileSet::new(folder, step.size.0));
                     sets.len() - 1
                 }
             };
@@ -108,14 +110,19 @@ async fn steps(
             run.target.clone_from(&target.name);
             run.repeat = repeat;
             eprintln!("{}", run.line());
-            told.runs.push(run);
+            report.runs.push(run);
         }
     }
     Ok(())
 }
 
 /// One step on one target: fills up what it needs, then measures.
-async fn one(args: &RootArgs, target: &Target, step: &RootStep, set: &mut Set) -> Result<Run> {
+async fn one(
+    args: &RootArgs,
+    target: &RootTarget,
+    step: &RootStep,
+    set: &mut FileSet,
+) -> Result<RootRun> {
     let reads = !matches!(step.work, Work::Put | Work::PutPlain);
     if reads && set.live < step.objects {
         let fill = RootStep {
@@ -136,11 +143,11 @@ async fn one(args: &RootArgs, target: &Target, step: &RootStep, set: &mut Set) -
     if !reads {
         set.live += outcome.tickets;
     }
-    Ok(Run::of(step, &outcome))
+    Ok(RootRun::of(step, &outcome))
 }
 
 /// What came of a step.
-struct Outcome {
+struct RootOutcome {
     elapsed: Duration,
     tally: Tally,
     /// Pieces of work that were begun.
@@ -150,16 +157,16 @@ struct Outcome {
 }
 
 /// What the workers of a step share.
-struct Shared {
+struct RootContext {
     args: RootArgs,
     step: RootStep,
-    set: Set,
+    set: FileSet,
     tickets: AtomicU64,
     failures: AtomicU64,
     end: Option<Instant>,
 }
 
-impl Shared {
+impl RootContext {
     /// The next piece of work; `None` when there is none left.
     fn ticket(&self) -> Option<u64> {
         let given_up = self.failures.load(Relaxed) >= self.args.errors_max;
@@ -176,11 +183,11 @@ impl Shared {
 
 async fn drive(
     args: &RootArgs,
-    target: &Target,
+    target: &RootTarget,
     step: &RootStep,
-    set: &Set,
+    set: &FileSet,
     measured: bool,
-) -> Result<Outcome> {
+) -> Result<RootOutcome> {
     let mut connections = Vec::new();
     for _ in 0..step.concurrency {
         connections.push(target.client.connect(&target.place).await?);
@@ -190,7 +197,7 @@ async fn drive(
     let before = usage().context("the server's processes")?;
     let cpu = clock::process_cpu();
     let start = clock::now();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(RootContext {
         args: args.clone(),
         step: *step,
         set: set.clone(),
@@ -216,7 +223,7 @@ async fn drive(
         tokio::time::sleep(Duration::from_secs(args.settle)).await;
     }
     let after = usage().context("the server's processes")?;
-    Ok(Outcome {
+    Ok(RootOutcome {
         elapsed,
         tally,
         tickets: shared.tickets.load(Relaxed),
@@ -226,7 +233,7 @@ async fn drive(
 }
 
 /// Removes what the steps have left; what stays is told.
-async fn clear(target: &Target, base: &str, sets: &[Set]) {
+async fn clear(target: &RootTarget, base: &str, sets: &[FileSet]) {
     let outcome = async {
         let connection = target.client.connect(&target.place).await?;
         for set in sets {
@@ -268,7 +275,7 @@ fn labelled(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-fn targets(args: &RootArgs) -> Result<Vec<Target>> {
+fn targets(args: &RootArgs) -> Result<Vec<RootTarget>> {
     let trust = match (&args.ca, args.insecure) {
         (_, true) => Trust::Anyone,
         (Some(path), _) => Trust::File(path.clone()),
@@ -290,7 +297,7 @@ fn targets(args: &RootArgs) -> Result<Vec<Target>> {
                 "{}: no token",
                 path.display()
             );
-            Some(Token::new(text.trim()))
+            Some(BearerToken::new(text.trim()))
         }
     };
     let client = Client {
@@ -308,7 +315,7 @@ fn targets(args: &RootArgs) -> Result<Vec<Target>> {
             ..Options::default()
         },
     };
-    let mut targets: Vec<Target> = Vec::new();
+    let mut targets: Vec<RootTarget> = Vec::new();
     for text in &args.urls {
         let (name, url) = labelled(text);
         let (place, path) = Endpoint::of_url(url)?;
@@ -321,7 +328,7 @@ fn targets(args: &RootArgs) -> Result<Vec<Target>> {
             folder.len() > 1,
             "{url}: name a bucket, root://HOST//BUCKET"
         );
-        targets.push(Target {
+        targets.push(RootTarget {
             name,
             place,
             folder,

@@ -12,8 +12,8 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
 
 use super::args::Work;
-use super::{Session, Shared};
-use crate::bench::content::{Content, Random};
+use super::{RootContext, Session};
+use crate::bench::content::{ObjectContent, Random};
 use crate::bench::tally::Latencies;
 use crate::clock;
 use crate::http::Bytes as _;
@@ -23,14 +23,14 @@ const LIST_BYTES_MAX: usize = 256 << 20;
 
 /// Files of one size in a directory of their own, numbered from 0.
 #[derive(Clone, Debug)]
-pub(super) struct Set {
+pub(super) struct FileSet {
     pub(super) folder: String,
     pub(super) size: u64,
     /// How many there are.
     pub(super) live: u64,
 }
 
-impl Set {
+impl FileSet {
     pub(super) fn new(folder: String, size: u64) -> Self {
         Self {
             folder,
@@ -100,11 +100,11 @@ impl Tally {
 }
 
 /// Bytes moved and names listed by one operation.
-type Moved = (u64, u64);
+type OpVolume = (u64, u64);
 
 /// A session that works.
 pub(super) struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<RootContext>,
     session: Session,
     number: u64,
     /// The file that vectors are read from.
@@ -112,7 +112,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, session: Session, number: u64) -> Self {
+    pub(super) fn new(shared: Arc<RootContext>, session: Session, number: u64) -> Self {
         Self {
             shared,
             session,
@@ -146,7 +146,7 @@ impl Worker {
         tally
     }
 
-    async fn perform(&mut self, ticket: u64) -> Result<Moved> {
+    async fn perform(&mut self, ticket: u64) -> Result<OpVolume> {
         let shared = Arc::clone(&self.shared);
         let set = &shared.set;
         let number = ticket % set.live.max(1);
@@ -171,13 +171,13 @@ impl Worker {
         }
     }
 
-    async fn put(&self, number: u64, paged: bool) -> Result<Moved> {
+    async fn put(&self, number: u64, paged: bool) -> Result<OpVolume> {
         let set = &self.shared.set;
         let name = set.name(number);
         let path = format!("{name}?oss.asize={}", set.size);
         let options = bits::NEW | bits::UPDATE | bits::MKPATH;
         let file = self.file(path, options, 0o644).await?;
-        let content = Content::new(&name, set.size);
+        let content = ObjectContent::new(&name, set.size);
         let mut under_way = FuturesOrdered::new();
         let mut at = 0;
         loop {
@@ -203,7 +203,7 @@ impl Worker {
         Ok((set.size, 0))
     }
 
-    async fn get(&self, number: u64, paged: bool) -> Result<Moved> {
+    async fn get(&self, number: u64, paged: bool) -> Result<OpVolume> {
         let set = &self.shared.set;
         let name = set.name(number);
         let file = self.file(name.clone(), bits::READ, 0).await?;
@@ -211,7 +211,7 @@ impl Worker {
             .shared
             .args
             .verify
-            .then(|| Content::new(&name, set.size));
+            .then(|| ObjectContent::new(&name, set.size));
         let mut under_way = FuturesOrdered::new();
         let (mut at, mut came) = (0, 0);
         loop {
@@ -242,7 +242,7 @@ impl Worker {
         Ok((came, 0))
     }
 
-    async fn vector(&mut self, ticket: u64) -> Result<Moved> {
+    async fn vector(&mut self, ticket: u64) -> Result<OpVolume> {
         let shared = Arc::clone(&self.shared);
         let (set, args) = (&shared.set, &shared.args);
         let name = set.name(self.number % set.live.max(1));
@@ -258,7 +258,7 @@ impl Worker {
         let places: Vec<(u64, u32)> = (0..args.vector_items).map(|_| place()).collect();
         let pieces = file.read_vector(&places).await?;
         if args.verify {
-            let content = Content::new(&name, set.size);
+            let content = ObjectContent::new(&name, set.size);
             for ((offset, _), bytes) in places.iter().zip(&pieces) {
                 same(&content, *offset, bytes)?;
             }
@@ -266,7 +266,7 @@ impl Worker {
         Ok((u64::from(len) * u64::from(args.vector_items), 0))
     }
 
-    async fn open_and_read(&self, number: u64) -> Result<Moved> {
+    async fn open_and_read(&self, number: u64) -> Result<OpVolume> {
         let shared = &self.shared;
         let name = shared.set.name(number);
         let file = self.file(name.clone(), bits::READ, 0).await?;
@@ -274,7 +274,7 @@ impl Worker {
         let bytes = file.read(0, wanted as u32).await?.concat();
         whole(bytes.len() as u64, wanted)?;
         if shared.args.verify {
-            same(&Content::new(&name, shared.set.size), 0, &bytes)?;
+            same(&ObjectContent::new(&name, shared.set.size), 0, &bytes)?;
         }
         file.close().await?;
         Ok((wanted, 0))
@@ -298,7 +298,7 @@ fn whole(came: u64, expected: u64) -> Result<()> {
     }
 }
 
-fn piece(content: &Content, mut at: u64, len: u64) -> Bytes {
+fn piece(content: &ObjectContent, mut at: u64, len: u64) -> Bytes {
     let mut out = BytesMut::with_capacity(len as usize);
     let end = at + len;
     while at < end {
@@ -310,7 +310,7 @@ fn piece(content: &Content, mut at: u64, len: u64) -> Bytes {
     out.freeze()
 }
 
-fn same(content: &Content, offset: u64, bytes: &[u8]) -> Result<()> {
+fn same(content: &ObjectContent, offset: u64, bytes: &[u8]) -> Result<()> {
     match piece(content, offset, bytes.len() as u64) == bytes {
         true => Ok(()),
         false => Err(Error::Data(format!(

@@ -12,7 +12,7 @@ use dewar_env::{CreateOptions, DiskErrorKind};
 use dewar_types::{BlobId, ByteRange, DiskId, ErrorKind, Layout, Result};
 use proptest::prelude::*;
 
-use super::{BlobRecord, BlobStore, Known, Paged};
+use super::{BlobRecord, BlobStatus, BlobStore, ChecksummedBytes};
 use crate::format::runs::page_at;
 use crate::format::{HEADER_BYTES, OWNER_BYTES_MAX, ShardHeader, ShardKind};
 use crate::pool::{DewarId, Member, Pool};
@@ -422,7 +422,7 @@ fn what_a_writer_could_not_remove_is_swept_while_the_process_lives() {
             break;
         }
         let bad = bad.expect("a shard was not written");
-        let (members, unnamed) = (store.pool().members(), async |_| Ok(Known::Unnamed));
+        let (members, unnamed) = (store.pool().members(), async |_| Ok(BlobStatus::Unnamed));
         let members: Vec<Member> = members.collect();
         assert!(
             members
@@ -586,7 +586,7 @@ fn sealed_blobs_survive_a_crash_at_every_operation() {
                 }
             }
             let members: Vec<Member> = store.pool().members().collect();
-            let lookup = async |_| Ok(Known::Unnamed);
+            let lookup = async |_| Ok(BlobStatus::Unnamed);
             for member in &members {
                 store
                     .sweep(member, BlobId(2), |_| Some(()), lookup)
@@ -793,12 +793,12 @@ fn the_checksums_of_stored_pages_come_along() {
     });
 }
 
-fn paged(offset: u64, bytes: Bytes, of: impl Fn(&[u8]) -> u32) -> Paged {
+fn paged(offset: u64, bytes: Bytes, of: impl Fn(&[u8]) -> u32) -> ChecksummedBytes {
     let first = (4096 - offset as usize % 4096).min(bytes.len());
     let (head, tail) = bytes.split_at(first);
     let pages = [head].into_iter().chain(tail.chunks(4096));
     let crcs = pages.filter(|page| !page.is_empty()).map(of).collect();
-    Paged::new(offset, bytes, crcs)
+    ChecksummedBytes::new(offset, bytes, crcs)
 }
 
 /// Whatever changes bytes between the check of what came and the disk, it shows when they are read.
@@ -853,7 +853,7 @@ proptest! {
                 let piece = match known {
                     // Pages of the client's that are not ours do no harm.
                     true => paged(at as u64 + shift * u64::from(!whole), piece, dewar_checksum::crc32c),
-                    false => Paged::from(piece),
+                    false => ChecksummedBytes::from(piece),
                 };
                 writer.write_paged(&piece).await.expect("taken");
                 at += len;

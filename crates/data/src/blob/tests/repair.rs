@@ -4,7 +4,7 @@ use dewar_env::Space;
 use dewar_types::Error;
 
 use super::*;
-use crate::blob::{Checked, Damage, Target};
+use crate::blob::{CheckOutcome, Damage, RebuildTarget};
 use crate::format::SLOT_BYTES;
 use crate::format::runs::{file_len, page_count, slot_at};
 use crate::pace::Pace;
@@ -13,14 +13,14 @@ fn unhurried() -> Pace {
     Pace::new(Arc::default(), 0, 0)
 }
 
-async fn check(store: &BlobStore, record: &BlobRecord, shard: usize) -> Checked {
+async fn check(store: &BlobStore, record: &BlobRecord, shard: usize) -> CheckOutcome {
     let checked = store.check(record, shard, &unhurried()).await;
     checked.expect("the record is sound")
 }
 
-fn damage(checked: Checked) -> Damage {
+fn damage(checked: CheckOutcome) -> Damage {
     match checked {
-        Checked::Damaged(damage) => damage,
+        CheckOutcome::Damaged(damage) => damage,
         other => panic!("{other:?}"),
     }
 }
@@ -35,11 +35,11 @@ async fn mend(store: &Arc<BlobStore>, record: &BlobRecord, shards: &[usize]) -> 
     let mut targets = Vec::new();
     for &shard in shards {
         let damage = match check(store, record, shard).await {
-            Checked::Good => continue,
-            Checked::Damaged(damage) => damage,
-            Checked::Unreachable => return Err(Error::new(ErrorKind::Unavailable, "no disk")),
+            CheckOutcome::Good => continue,
+            CheckOutcome::Damaged(damage) => damage,
+            CheckOutcome::Unreachable => return Err(Error::new(ErrorKind::Unavailable, "no disk")),
         };
-        targets.push(Target {
+        targets.push(RebuildTarget {
             shard,
             disk: record.disks[shard],
             damage,
@@ -60,7 +60,7 @@ fn a_check_finds_every_flipped_bit_and_nothing_else() {
         let bytes = content(5_000_003, 4);
         let record = write(&store, 1, &bytes, 70_000).await.expect("written");
         for shard in 0..6 {
-            assert_eq!(check(&store, &record, shard).await, Checked::Good);
+            assert_eq!(check(&store, &record, shard).await, CheckOutcome::Good);
             let (disk, path) = place(&record, shard);
             let disk = world.disk(disk);
             let len = disk.peek(&path).expect("there").len() as u64;
@@ -85,7 +85,7 @@ fn a_check_finds_every_flipped_bit_and_nothing_else() {
             let beyond = slot_at(pages - 1) + SLOT_BYTES as u64;
             if pages < 1024 {
                 assert!(disk.flip_bit(&path, beyond, 1));
-                assert_eq!(check(&store, &record, shard).await, Checked::Good);
+                assert_eq!(check(&store, &record, shard).await, CheckOutcome::Good);
             }
         }
     });
@@ -123,7 +123,7 @@ fn what_is_bad_is_written_again_and_only_that() {
         for (shard, before) in before.iter().enumerate() {
             assert_eq!(
                 check(&store, &record, shard).await,
-                Checked::Good,
+                CheckOutcome::Good,
                 "{shard}"
             );
             let (disk, path) = place(&record, shard);
@@ -154,7 +154,7 @@ fn more_bad_pages_than_parity_are_mended_where_no_page_has_too_many() {
             mend(&store, &record, &[shard]).await.expect("rebuilt");
         }
         for shard in 0..6 {
-            assert_eq!(check(&store, &record, shard).await, Checked::Good);
+            assert_eq!(check(&store, &record, shard).await, CheckOutcome::Good);
         }
     });
 }
@@ -170,8 +170,8 @@ fn a_shard_moves_to_another_disk_and_the_blob_survives_as_before() {
         let spare = spare.expect("seven disks, six shards");
         let (gone, _) = place(&record, 2);
         world.disk(gone).vanish();
-        assert_eq!(check(&store, &record, 2).await, Checked::Unreachable);
-        let target = Target {
+        assert_eq!(check(&store, &record, 2).await, CheckOutcome::Unreachable);
+        let target = RebuildTarget {
             shard: 2,
             disk: spare,
             damage: Damage::default(),
@@ -194,7 +194,7 @@ fn a_shard_moves_to_another_disk_and_the_blob_survives_as_before() {
         assert_eq!(now.disks[2], spare);
         assert_eq!(now.generation, record.generation);
         for shard in 0..6 {
-            assert_eq!(check(&store, &now, shard).await, Checked::Good);
+            assert_eq!(check(&store, &now, shard).await, CheckOutcome::Good);
         }
         let (disk, path) = place(&now, 2);
         let file = world.disk(disk).peek(&path).expect("there");
@@ -228,8 +228,8 @@ fn shards_that_only_move_help_to_rebuild_the_lost_ones() {
         for shard in [0, 1] {
             world.disk(place(&record, shard).0).vanish();
         }
-        let targets: Vec<Target> = (0..4)
-            .map(|shard| Target {
+        let targets: Vec<RebuildTarget> = (0..4)
+            .map(|shard| RebuildTarget {
                 shard,
                 disk: spare[shard],
                 damage: Damage::default(),
@@ -240,7 +240,11 @@ fn shards_that_only_move_help_to_rebuild_the_lost_ones() {
         let (now, _) = rebuilt.expect("four can be read");
         assert_eq!(now.disks[..4], spare[..4]);
         for shard in 0..6 {
-            assert_eq!(check(&store, &now, shard).await, Checked::Good, "{shard}");
+            assert_eq!(
+                check(&store, &now, shard).await,
+                CheckOutcome::Good,
+                "{shard}"
+            );
         }
     });
 }
@@ -265,11 +269,14 @@ fn a_rebuild_that_a_crash_cuts_short_harms_nothing_and_can_be_repeated() {
             assert_eq!(read(&after, &record, whole).await.expect("readable"), bytes);
             for shard in [0, 4] {
                 let checked = check(&after, &record, shard).await;
-                assert!(!finished || checked == Checked::Good, "{ops}: {checked:?}");
-                if checked != Checked::Good {
+                assert!(
+                    !finished || checked == CheckOutcome::Good,
+                    "{ops}: {checked:?}"
+                );
+                if checked != CheckOutcome::Good {
                     mend(&after, &record, &[shard]).await.expect("rebuilt");
                 }
-                assert_eq!(check(&after, &record, shard).await, Checked::Good);
+                assert_eq!(check(&after, &record, shard).await, CheckOutcome::Good);
             }
             finished
         });
@@ -309,7 +316,7 @@ fn a_blob_is_laid_out_again_when_disks_return() {
         let whole = ByteRange::whole(now.len);
         assert_eq!(read(&store, &now, whole).await.expect("readable"), bytes);
         for shard in 0..6 {
-            assert_eq!(check(&store, &now, shard).await, Checked::Good);
+            assert_eq!(check(&store, &now, shard).await, CheckOutcome::Good);
         }
     });
 }
@@ -332,7 +339,7 @@ fn a_rebuild_keeps_to_the_reserve() {
         let rooms = store.placement().rooms();
         (1..=7).for_each(|id| rooms.saw(&rooms.ask(DiskId(id)), full));
         let record = Arc::new(record);
-        let target = |disk, pages| Target {
+        let target = |disk, pages| RebuildTarget {
             shard: 0,
             disk,
             damage: Damage::whole(pages),

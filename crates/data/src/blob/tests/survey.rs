@@ -5,7 +5,7 @@ use dewar_env::Disk as _;
 use super::*;
 use crate::blob::shelf_of;
 
-async fn found(store: &BlobStore, id: u64) -> Vec<crate::blob::FoundShard> {
+async fn found(store: &BlobStore, id: u64) -> Vec<crate::blob::ScannedShard> {
     let shelf = store.shelf(&shelf_of(BlobId(id))).await;
     assert_eq!((shelf.unread.len(), shelf.foreign), (0, 0));
     shelf.blobs.get(&BlobId(id)).cloned().unwrap_or_default()

@@ -14,7 +14,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::buffer::{ALIGN, Aligned, is_aligned, read_cached};
 use super::health::Health;
-use super::{Call, Duty, Inner, call};
+use super::{Call, FailureEffect, Inner, call};
 use crate::disk::{DIRECT_BYTES, Result};
 use crate::{BoxFuture, DiskErrorKind, DiskFile};
 
@@ -31,7 +31,7 @@ const TRUSTED_BYTES: usize = 1 << 20;
 static NO_DSYNC: AtomicBool = AtomicBool::new(false);
 
 /// A descriptor and how it was opened.
-pub(super) struct Opened {
+pub(super) struct OpenDescriptor {
     pub(super) fd: OwnedFd,
     /// Whether it is open with O_DIRECT: asked for, and known to the file system.
     pub(super) direct: bool,
@@ -45,11 +45,11 @@ pub(super) struct Opened {
 pub(super) struct RealFile {
     inner: Arc<Inner>,
     /// `None` only while it is dropped.
-    opened: Option<Arc<Opened>>,
+    opened: Option<Arc<OpenDescriptor>>,
     path: String,
 }
 
-impl Opened {
+impl OpenDescriptor {
     pub(super) fn new(fd: OwnedFd, direct: bool) -> Self {
         Self {
             fd,
@@ -156,7 +156,7 @@ fn is_unsupported(error: &io::Error) -> bool {
 }
 
 impl RealFile {
-    pub(super) fn new(inner: &Arc<Inner>, opened: Opened, path: &str) -> Self {
+    pub(super) fn new(inner: &Arc<Inner>, opened: OpenDescriptor, path: &str) -> Self {
         Self {
             inner: Arc::clone(inner),
             opened: Some(Arc::new(opened)),
@@ -174,7 +174,7 @@ impl RealFile {
             let part = zeros.slice(..left.min(ZERO_BYTES));
             let lane = &self.inner.lanes.writes;
             let call = call("fill", &self.path);
-            let fill = self.inner.run(lane, Duty::Write, call, move |_| {
+            let fill = self.inner.run(lane, FailureEffect::Write, call, move |_| {
                 if offset == 0 {
                     reserve(&opened, len)?;
                 }
@@ -186,7 +186,7 @@ impl RealFile {
         self.sync().await
     }
 
-    fn opened(&self) -> Arc<Opened> {
+    fn opened(&self) -> Arc<OpenDescriptor> {
         Arc::clone(self.opened.as_ref().expect("open until it is dropped"))
     }
 
@@ -197,7 +197,7 @@ impl RealFile {
         self.check(sizes, &opened, &call)?;
         let lane = &self.inner.lanes.reads;
         self.inner
-            .run(lane, Duty::Read, call, move |_| {
+            .run(lane, FailureEffect::Read, call, move |_| {
                 pieces
                     .into_iter()
                     .map(|(offset, len)| opened.read(offset, len))
@@ -206,7 +206,7 @@ impl RealFile {
             .await
     }
 
-    async fn write(&self, pieces: Vec<(u64, Vec<Bytes>)>, duty: Duty) -> Result<()> {
+    async fn write(&self, pieces: Vec<(u64, Vec<Bytes>)>, duty: FailureEffect) -> Result<()> {
         let opened = self.opened();
         let call = call("write", &self.path);
         let sizes = pieces
@@ -220,24 +220,26 @@ impl RealFile {
             return Err(self.inner.error(DiskErrorKind::Refused, &call));
         }
         let lane = match duty {
-            Duty::Durable => &self.inner.lanes.durable,
-            Duty::Complete => &self.inner.lanes.syncs,
+            FailureEffect::Durable => &self.inner.lanes.durable,
+            FailureEffect::Complete => &self.inner.lanes.syncs,
             _ => &self.inner.lanes.writes,
         };
         let path = self.path.clone();
         self.inner
             .run(lane, duty, call, move |inner| {
-                if duty == Duty::Complete {
+                if duty == FailureEffect::Complete {
                     opened.complete(&pieces, &inner.health)?;
                 } else {
                     for (offset, buffers) in &pieces {
-                        let durable = duty == Duty::Durable;
+                        let durable = duty == FailureEffect::Durable;
                         opened.write(*offset, buffers, durable, &inner.health)?;
                     }
                 }
                 match duty {
-                    Duty::Durable | Duty::Complete => inner.folder.check_place(&path, &opened.fd),
-                    Duty::Read | Duty::Write => Ok(()),
+                    FailureEffect::Durable | FailureEffect::Complete => {
+                        inner.folder.check_place(&path, &opened.fd)
+                    }
+                    FailureEffect::Read | FailureEffect::Write => Ok(()),
                 }
             })
             .await
@@ -247,7 +249,7 @@ impl RealFile {
     fn check(
         &self,
         pieces: impl IntoIterator<Item = (u64, usize)>,
-        opened: &Opened,
+        opened: &OpenDescriptor,
         call: &Call,
     ) -> Result<()> {
         let good = pieces.into_iter().all(|(offset, len)| {
@@ -291,38 +293,44 @@ impl DiskFile for RealFile {
     }
 
     fn write_at(&self, offset: u64, buffers: Vec<Bytes>) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write(vec![(offset, buffers)], Duty::Write))
+        Box::pin(self.write(vec![(offset, buffers)], FailureEffect::Write))
     }
 
     fn write_pieces(&self, pieces: Vec<(u64, Vec<Bytes>)>) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write(pieces, Duty::Write))
+        Box::pin(self.write(pieces, FailureEffect::Write))
     }
 
     fn complete(&self, pieces: Vec<(u64, Vec<Bytes>)>) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write(pieces, Duty::Complete))
+        Box::pin(self.write(pieces, FailureEffect::Complete))
     }
 
     fn write_durable(&self, offset: u64, buffers: Vec<Bytes>) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write(vec![(offset, buffers)], Duty::Durable))
+        Box::pin(self.write(vec![(offset, buffers)], FailureEffect::Durable))
     }
 
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         let opened = self.opened();
         let (lane, call) = (&self.inner.lanes.syncs, call("sync", &self.path));
         let path = self.path.clone();
-        Box::pin(self.inner.run(lane, Duty::Durable, call, move |inner| {
-            opened.sync(&inner.health)?;
-            inner.folder.check_place(&path, &opened.fd)
-        }))
+        Box::pin(
+            self.inner
+                .run(lane, FailureEffect::Durable, call, move |inner| {
+                    opened.sync(&inner.health)?;
+                    inner.folder.check_place(&path, &opened.fd)
+                }),
+        )
     }
 
     fn is_in_place(&self) -> BoxFuture<'_, Result<bool>> {
         let opened = self.opened();
         let (lane, call) = (&self.inner.lanes.reads, call("look for", &self.path));
         let path = self.path.clone();
-        Box::pin(self.inner.run(lane, Duty::Read, call, move |inner| {
-            inner.folder.leads_to(&path, &opened.fd)
-        }))
+        Box::pin(
+            self.inner
+                .run(lane, FailureEffect::Read, call, move |inner| {
+                    inner.folder.leads_to(&path, &opened.fd)
+                }),
+        )
     }
 
     fn len(&self) -> BoxFuture<'_, Result<u64>> {
@@ -333,7 +341,7 @@ impl DiskFile for RealFile {
         );
         Box::pin(
             self.inner
-                .run(lane, Duty::Read, call, move |_| opened.len()),
+                .run(lane, FailureEffect::Read, call, move |_| opened.len()),
         )
     }
 }
@@ -400,7 +408,7 @@ fn read_more(fd: impl AsFd, bytes: &mut Vec<u8>, offset: u64) -> io::Result<usiz
 }
 
 /// Lets the file system choose one stretch for the whole file, where it can.
-fn reserve(opened: &Opened, len: u64) -> io::Result<()> {
+fn reserve(opened: &OpenDescriptor, len: u64) -> io::Result<()> {
     match fs::fallocate(&opened.fd, FallocateFlags::empty(), 0, len) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
@@ -416,7 +424,7 @@ mod tests {
     fn a_failed_sync_poisons_without_rwf_dsync_too() {
         // It takes writes and knows no sync.
         let null = std::fs::File::options().write(true).open("/dev/null");
-        let opened = Opened::new(null.expect("a device").into(), false);
+        let opened = OpenDescriptor::new(null.expect("a device").into(), false);
         let health = Health::default();
         let content = [Bytes::from_static(b"x")];
         let before = NO_DSYNC.swap(true, Ordering::Relaxed);

@@ -24,11 +24,11 @@
 //! Needs a tokio runtime with timers, whose clock is not paused.
 
 mod buffer;
+mod dir_lock;
+mod dir_ops;
 mod file;
-mod folder;
 mod health;
-mod hold;
-mod lane;
+mod io_queue;
 #[cfg(test)]
 mod tests;
 mod watcher;
@@ -42,10 +42,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use self::dir_ops::{Folder, is_refusal};
 use self::file::RealFile;
-use self::folder::{Folder, is_refusal};
 use self::health::Health;
-use self::lane::{Lane, NoResult};
+use self::io_queue::{IoQueue, NoResult};
 use super::error::is_want_of_descriptors;
 use super::{DIRECT_BYTES, Result, path as paths};
 use crate::{
@@ -95,20 +95,20 @@ pub(super) struct Inner {
     deadline: Duration,
     folder: Folder,
     health: Arc<Health>,
-    lanes: Lanes,
+    lanes: IoQueues,
 }
 
-struct Lanes {
-    reads: Arc<Lane>,
-    writes: Arc<Lane>,
-    durable: Arc<Lane>,
-    syncs: Arc<Lane>,
+struct IoQueues {
+    reads: Arc<IoQueue>,
+    writes: Arc<IoQueue>,
+    durable: Arc<IoQueue>,
+    syncs: Arc<IoQueue>,
     /// Whether the folder is still there: one thread that may get stuck on its own.
-    checks: Arc<Lane>,
+    checks: Arc<IoQueue>,
 }
 
-impl Lanes {
-    fn all(&self) -> [&Arc<Lane>; 5] {
+impl IoQueues {
+    fn all(&self) -> [&Arc<IoQueue>; 5] {
         [
             &self.reads,
             &self.writes,
@@ -128,7 +128,7 @@ struct Call {
 
 /// What becomes of the disk when an operation fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Duty {
+enum FailureEffect {
     /// Works on a poisoned disk.
     Read,
     /// A change that is durable later.
@@ -161,10 +161,10 @@ impl RealDisk {
         let health = Arc::new(Health::default());
         let lane = |name: &str, threads| {
             let name = format!("{name} {}", short(&path));
-            Lane::new(name, threads, config.queue_len.max(1), Arc::clone(&health))
+            IoQueue::new(name, threads, config.queue_len.max(1), Arc::clone(&health))
         };
         let threads = config.threads.max(1);
-        let lanes = Lanes {
+        let lanes = IoQueues {
             reads: lane("rd", threads),
             writes: lane("wr", threads),
             durable: lane("jr", threads),
@@ -204,8 +204,8 @@ impl Inner {
     /// Runs a blocking operation on a thread of `lane`.
     async fn run<T, F>(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
-        duty: Duty,
+        lane: &Arc<IoQueue>,
+        duty: FailureEffect,
         call: Call,
         operation: F,
     ) -> Result<T>
@@ -230,7 +230,7 @@ impl Inner {
     }
 
     /// On a thread of a lane.
-    fn carry_out<T, F>(&self, duty: Duty, operation: F) -> Result<T, Failure>
+    fn carry_out<T, F>(&self, duty: FailureEffect, operation: F) -> Result<T, Failure>
     where
         F: FnOnce(&Self) -> io::Result<T>,
     {
@@ -240,15 +240,22 @@ impl Inner {
         }
         let result = operation(self);
         match (&result, duty) {
-            (Err(error), Duty::Durable) if is_device_failure(error) => self.health.poison(),
-            (Err(error), Duty::Write | Duty::Complete | Duty::Durable) if is_refusal(error) => {
+            (Err(error), FailureEffect::Durable) if is_device_failure(error) => {
+                self.health.poison()
+            }
+            (
+                Err(error),
+                FailureEffect::Write | FailureEffect::Complete | FailureEffect::Durable,
+            ) if is_refusal(error) => {
                 // One file of another owner does not make a disk read-only.
                 let whole = error.kind() == io::ErrorKind::ReadOnlyFilesystem;
                 if whole || self.folder.refuses_writes() {
                     self.note_read_only();
                 }
             }
-            (Ok(_), Duty::Durable | Duty::Complete) if !self.folder.is_in_place() => {
+            (Ok(_), FailureEffect::Durable | FailureEffect::Complete)
+                if !self.folder.is_in_place() =>
+            {
                 self.health.set_missing(true);
                 return Err(Failure::Kind(DiskErrorKind::Missing));
             }
@@ -257,14 +264,14 @@ impl Inner {
         result.map_err(Failure::Os)
     }
 
-    fn admit(&self, duty: Duty, call: &Call) -> Result<()> {
+    fn admit(&self, duty: FailureEffect, call: &Call) -> Result<()> {
         match self.health.state() {
             DiskState::Missing => Err(self.error(DiskErrorKind::Missing, call)),
             DiskState::Hung => Err(self.error(DiskErrorKind::TimedOut, call)),
-            DiskState::Poisoned if duty != Duty::Read => {
+            DiskState::Poisoned if duty != FailureEffect::Read => {
                 Err(self.error(DiskErrorKind::Poisoned, call))
             }
-            DiskState::ReadOnly { .. } if duty != Duty::Read => {
+            DiskState::ReadOnly { .. } if duty != FailureEffect::Read => {
                 Err(self.error(DiskErrorKind::Refused, call))
             }
             _ => Ok(()),
@@ -300,7 +307,13 @@ enum Failure {
 
 impl RealDisk {
     /// Looks at the path, then runs.
-    async fn named<T, F>(&self, lane: &Arc<Lane>, duty: Duty, call: Call, operation: F) -> Result<T>
+    async fn named<T, F>(
+        &self,
+        lane: &Arc<IoQueue>,
+        duty: FailureEffect,
+        call: Call,
+        operation: F,
+    ) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&Inner, &str) -> io::Result<T> + Send + 'static,
@@ -314,8 +327,8 @@ impl RealDisk {
 
     async fn in_dir<T, F>(
         &self,
-        lane: &Arc<Lane>,
-        duty: Duty,
+        lane: &Arc<IoQueue>,
+        duty: FailureEffect,
         call: Call,
         operation: F,
     ) -> Result<T>
@@ -336,9 +349,12 @@ impl RealDisk {
         if options.direct && !options.zeroed_bytes.is_multiple_of(DIRECT_BYTES) {
             return Err(self.inner.error(DiskErrorKind::Invalid, &call));
         }
-        let opened = self.named(&lanes.writes, Duty::Write, call, move |inner, path| {
-            inner.folder.create(path, options.direct)
-        });
+        let opened = self.named(
+            &lanes.writes,
+            FailureEffect::Write,
+            call,
+            move |inner, path| inner.folder.create(path, options.direct),
+        );
         let file = RealFile::new(&self.inner, opened.await?, path);
         if options.zeroed_bytes > 0
             && let Err(error) = file.zero_fill(options.zeroed_bytes).await
@@ -367,7 +383,9 @@ impl Disk for RealDisk {
     fn space(&self) -> BoxFuture<'_, Result<Space>> {
         let lane = &self.inner.lanes.reads;
         let call = call("ask the space of", "");
-        Box::pin(self.in_dir(lane, Duty::Read, call, |inner, _| inner.folder.space()))
+        Box::pin(self.in_dir(lane, FailureEffect::Read, call, |inner, _| {
+            inner.folder.space()
+        }))
     }
 
     fn create<'a>(
@@ -385,18 +403,20 @@ impl Disk for RealDisk {
     ) -> BoxFuture<'a, Result<()>> {
         let lane = &self.inner.lanes.syncs;
         let call = call("create", path);
-        Box::pin(self.named(lane, Duty::Complete, call, move |inner, path| {
-            let opened = inner.folder.create(path, false)?;
-            opened.complete(&pieces, &inner.health)?;
-            let synced = inner.folder.sync_dir(paths::parent(path));
-            synced.inspect_err(|error| {
-                // Not when the folder was removed behind our back.
-                if is_device_failure(error) {
-                    inner.health.poison();
-                }
-            })?;
-            inner.folder.check_place(path, &opened.fd)
-        }))
+        Box::pin(
+            self.named(lane, FailureEffect::Complete, call, move |inner, path| {
+                let opened = inner.folder.create(path, false)?;
+                opened.complete(&pieces, &inner.health)?;
+                let synced = inner.folder.sync_dir(paths::parent(path));
+                synced.inspect_err(|error| {
+                    // Not when the folder was removed behind our back.
+                    if is_device_failure(error) {
+                        inner.health.poison();
+                    }
+                })?;
+                inner.folder.check_place(path, &opened.fd)
+            }),
+        )
     }
 
     fn open<'a>(
@@ -408,7 +428,7 @@ impl Disk for RealDisk {
             // What opens for writing may be told so by a poisoned disk when it writes.
             let lane = &self.inner.lanes.reads;
             let call = call("open", path);
-            let opened = self.named(lane, Duty::Read, call, move |inner, path| {
+            let opened = self.named(lane, FailureEffect::Read, call, move |inner, path| {
                 inner.folder.open_file(path, access)
             });
             let file = RealFile::new(&self.inner, opened.await?, path);
@@ -419,7 +439,7 @@ impl Disk for RealDisk {
     fn remove<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<()>> {
         let lane = &self.inner.lanes.writes;
         let call = call("remove", path);
-        Box::pin(self.named(lane, Duty::Write, call, |inner, path| {
+        Box::pin(self.named(lane, FailureEffect::Write, call, |inner, path| {
             inner.folder.remove(path)
         }))
     }
@@ -431,7 +451,7 @@ impl Disk for RealDisk {
             let to = to.to_owned();
             self.named(
                 lane,
-                Duty::Write,
+                FailureEffect::Write,
                 call("rename", from),
                 move |inner, from| inner.folder.rename(from, &to),
             )
@@ -442,23 +462,30 @@ impl Disk for RealDisk {
     fn list<'a>(&'a self, dir: &'a str) -> BoxFuture<'a, Result<Vec<DirEntry>>> {
         let lane = &self.inner.lanes.reads;
         let call = call("list", dir);
-        Box::pin(self.in_dir(lane, Duty::Read, call, |inner, dir| inner.folder.list(dir)))
+        Box::pin(self.in_dir(lane, FailureEffect::Read, call, |inner, dir| {
+            inner.folder.list(dir)
+        }))
     }
 
     fn sync_dir<'a>(&'a self, dir: &'a str) -> BoxFuture<'a, Result<()>> {
         let lane = &self.inner.lanes.syncs;
         let call = call("sync", dir);
-        Box::pin(self.in_dir(lane, Duty::Durable, call, |inner, dir| {
-            inner.folder.sync_dir(dir)
-        }))
+        Box::pin(
+            self.in_dir(lane, FailureEffect::Durable, call, |inner, dir| {
+                inner.folder.sync_dir(dir)
+            }),
+        )
     }
 
     fn read_file<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Bytes>> {
         Box::pin(async move {
             let lane = &self.inner.lanes.reads;
-            let read = self.named(lane, Duty::Read, call("read", path), |inner, path| {
-                inner.folder.read_file(path)
-            });
+            let read = self.named(
+                lane,
+                FailureEffect::Read,
+                call("read", path),
+                |inner, path| inner.folder.read_file(path),
+            );
             let content = read.await?;
             content.ok_or_else(|| {
                 self.inner
@@ -470,9 +497,11 @@ impl Disk for RealDisk {
     fn replace_file<'a>(&'a self, path: &'a str, content: Bytes) -> BoxFuture<'a, Result<()>> {
         let lane = &self.inner.lanes.syncs;
         let call = call("replace", path);
-        Box::pin(self.named(lane, Duty::Durable, call, move |inner, path| {
-            inner.folder.replace_file(path, &content)
-        }))
+        Box::pin(
+            self.named(lane, FailureEffect::Durable, call, move |inner, path| {
+                inner.folder.replace_file(path, &content)
+            }),
+        )
     }
 }
 

@@ -486,19 +486,28 @@ async fn a_failed_promise_of_durability_poisons_and_others_do_not() {
         });
         kind(failing.await)
     };
-    assert_eq!(fails(Duty::Read, Errno::IO).await, DiskErrorKind::Io);
-    assert_eq!(fails(Duty::Write, Errno::IO).await, DiskErrorKind::Io);
     assert_eq!(
-        fails(Duty::Durable, Errno::NOSPC).await,
+        fails(FailureEffect::Read, Errno::IO).await,
+        DiskErrorKind::Io
+    );
+    assert_eq!(
+        fails(FailureEffect::Write, Errno::IO).await,
+        DiskErrorKind::Io
+    );
+    assert_eq!(
+        fails(FailureEffect::Durable, Errno::NOSPC).await,
         DiskErrorKind::Full
     );
     // Too many open files: clients could poison every disk with it.
     assert_eq!(
-        fails(Duty::Durable, Errno::MFILE).await,
+        fails(FailureEffect::Durable, Errno::MFILE).await,
         DiskErrorKind::Busy
     );
     assert_eq!(disk.state(), DiskState::Online { returns: 0 });
-    assert_eq!(fails(Duty::Durable, Errno::IO).await, DiskErrorKind::Io);
+    assert_eq!(
+        fails(FailureEffect::Durable, Errno::IO).await,
+        DiskErrorKind::Io
+    );
     assert_eq!(disk.state(), DiskState::Poisoned);
     assert_eq!(kind(file.sync().await), DiskErrorKind::Poisoned);
     let written = file.write_at(0, vec!["x".into()]).await;
@@ -540,7 +549,7 @@ async fn a_full_queue_is_busy() {
 async fn a_queued_operation_past_its_deadline_never_happens() {
     let dir = TempDir::new().unwrap();
     let health = Arc::new(Health::default());
-    let lane = Lane::new("test".to_owned(), 1, 8, Arc::clone(&health));
+    let lane = IoQueue::new("test".to_owned(), 1, 8, Arc::clone(&health));
     let fifo = fifo(&dir, "fifo");
     let path = fifo.clone();
     let (done, first) = tokio::sync::oneshot::channel();

@@ -18,7 +18,7 @@ const LOOKS_PER_PROBE: u32 = 10;
 
 /// How far the looks are.
 #[derive(Default)]
-struct Looks {
+struct WatchState {
     /// One is under way.
     looking: AtomicBool,
     count: AtomicU32,
@@ -27,7 +27,7 @@ struct Looks {
 /// Runs until the disk is dropped.
 pub(super) fn start(inner: &Arc<Inner>, every: Duration) {
     let watched = Arc::downgrade(inner);
-    let looks = Arc::new(Looks::default());
+    let looks = Arc::new(WatchState::default());
     let thread = std::thread::Builder::new()
         .name("disk watch".to_owned())
         .stack_size(256 << 10)
@@ -47,7 +47,7 @@ pub(super) fn start(inner: &Arc<Inner>, every: Duration) {
     }
 }
 
-fn tick(inner: &Arc<Inner>, looks: &Arc<Looks>) {
+fn tick(inner: &Arc<Inner>, looks: &Arc<WatchState>) {
     let [reads, others @ ..] = inner.lanes.all();
     let reads_stuck = reads.find_stuck(inner.deadline);
     let mut others_stuck = false;

@@ -18,23 +18,23 @@ const SECTOR: usize = 512;
 /// Versions of one page remembered between two syncs, the durable one included.
 const VERSIONS_MAX: usize = 4;
 
-type Page = Arc<[u8; PAGE_LEN]>;
+type SharedPage = Arc<[u8; PAGE_LEN]>;
 
 static ZEROS: [u8; PAGE_LEN] = [0; PAGE_LEN];
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Content {
+pub(super) struct FileContent {
     len: u64,
     durable_len: u64,
     /// Pages as reads show them; absent ones are zero.
-    live: BTreeMap<u64, Page>,
+    live: BTreeMap<u64, SharedPage>,
     /// Earlier versions of pages that are not durable yet.
-    dirty: BTreeMap<u64, Vec<Option<Page>>>,
+    dirty: BTreeMap<u64, Vec<Option<SharedPage>>>,
     /// Pages that cannot be read until they are written again.
     bad: BTreeSet<u64>,
 }
 
-impl Content {
+impl FileContent {
     /// Durable zeros.
     pub(super) fn zeroed(len: u64) -> Self {
         Self {
@@ -170,8 +170,12 @@ impl Content {
 }
 
 /// One page after a power failure: any version whole, or sectors of several.
-fn survivor(versions: &[Option<Page>], live: Option<&Page>, rng: &SimRng) -> Option<Page> {
-    let pick = |rng: &SimRng| -> Option<Page> {
+fn survivor(
+    versions: &[Option<SharedPage>],
+    live: Option<&SharedPage>,
+    rng: &SimRng,
+) -> Option<SharedPage> {
+    let pick = |rng: &SimRng| -> Option<SharedPage> {
         let n = cut(rng.below(versions.len() as u64 + 1));
         versions.get(n).cloned().unwrap_or_else(|| live.cloned())
     };
@@ -211,7 +215,7 @@ mod tests {
 
     #[test]
     fn reads_what_was_written_across_pages() {
-        let mut content = Content::default();
+        let mut content = FileContent::default();
         content.write(4090, b"hello world");
         assert_eq!(content.len(), 4101);
         assert_eq!(content.read(4090, 100).unwrap(), "hello world");
@@ -225,7 +229,7 @@ mod tests {
 
     #[test]
     fn keeps_what_is_settled_and_may_lose_the_rest() {
-        let mut content = Content::default();
+        let mut content = FileContent::default();
         content.write(0, &[1; 8192]);
         content.settle();
         content.write(4096, &[2; 8192]);

@@ -3,7 +3,7 @@
 //! An operation takes effect at one moment, when its delay is over. A future dropped before that
 //! leaves it to chance whether the effect happens; one that is stuck in a hung disk happens when
 //! the disk goes on, long after its caller was told [`DiskErrorKind::TimedOut`]. What is under way
-//! when the power fails or the process is killed was perhaps begun: see [`Shared::end`].
+//! when the power fails or the process is killed was perhaps begun: see [`WorldShared::end`].
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -14,14 +14,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
-use super::fault::{SimCounters, SimFaults, SimLatency, SimOp, Stage};
-use super::inode::{Inode, Room};
+use super::fault::{OpStage, SimCounters, SimFaults, SimLatency, SimOp};
+use super::inode::{Inode, MediumSpace};
 use super::names::Names;
 use crate::sim::SimRng;
 use crate::{DiskError, DiskErrorKind, DiskState};
 
 /// What the disks of one world share.
-pub(super) struct Shared {
+pub(super) struct WorldShared {
     pub(super) rng: SimRng,
     /// Operations so far that change a medium.
     pub(super) ops: AtomicU64,
@@ -33,25 +33,25 @@ pub(super) struct Shared {
     pub(super) power: watch::Sender<bool>,
     pub(super) cores: Mutex<Vec<Weak<Core>>>,
     /// Changes under way, in the order in which they were begun.
-    flights: Mutex<BTreeMap<u64, Arc<dyn Begun>>>,
+    flights: Mutex<BTreeMap<u64, Arc<dyn MutatingOp>>>,
     flights_begun: AtomicU64,
     /// Those that were under way when the power failed.
-    halted: Mutex<Vec<Halted>>,
+    halted: Mutex<Vec<CompletionHook>>,
 }
 
 /// What of an operation happens after all.
-type Halted = Box<dyn FnOnce(Stage) + Send>;
+type CompletionHook = Box<dyn FnOnce(OpStage) + Send>;
 
 /// How processes end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum ProcessEnd {
     /// By power failure: what was under way is torn.
     Torn,
     /// The system lives: what it was told to do it does as a whole.
     Whole,
 }
 
-impl Shared {
+impl WorldShared {
     pub(super) fn new(rng: SimRng) -> Self {
         Self {
             rng,
@@ -101,24 +101,24 @@ impl Shared {
     }
 
     /// Lets chance decide which of the operations that were under way had been begun.
-    pub(super) fn end(&self, ending: Ending) {
+    pub(super) fn end(&self, ending: ProcessEnd) {
         self.power_off();
         for halted in std::mem::take(&mut *self.halted.lock()) {
             if self.rng.coin() {
                 halted(match ending {
-                    Ending::Torn => Stage::Cut,
-                    Ending::Whole => Stage::Whole,
+                    ProcessEnd::Torn => OpStage::Cut,
+                    ProcessEnd::Whole => OpStage::Whole,
                 });
             }
         }
     }
 }
 
-type Deferred = Box<dyn FnOnce(&Core) + Send>;
+type DeferredOp = Box<dyn FnOnce(&Core) + Send>;
 
 pub(super) struct Core {
     pub(super) label: String,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<WorldShared>,
     pub(super) media: Mutex<Media>,
     pub(super) control: Mutex<Control>,
     state: watch::Sender<DiskState>,
@@ -129,7 +129,7 @@ pub(super) struct Core {
 /// What survives a restart.
 pub(super) struct Media {
     pub(super) names: Names,
-    pub(super) room: Arc<Room>,
+    pub(super) room: Arc<MediumSpace>,
 }
 
 pub(super) struct Control {
@@ -145,7 +145,7 @@ pub(super) struct Control {
     pub(super) poisoned: bool,
     pub(super) fail_next: Vec<(SimOp, DiskErrorKind)>,
     pub(super) fail_always: Vec<(SimOp, DiskErrorKind)>,
-    pub(super) next_write: Option<Stage>,
+    pub(super) next_write: Option<OpStage>,
     pub(super) counters: SimCounters,
     /// Operations past their deadline that have not ended: slow ones.
     overdue: u32,
@@ -154,7 +154,7 @@ pub(super) struct Control {
     returns: u32,
     /// How often it was pulled out: what was open before is dead.
     pub(super) pulls: u32,
-    deferred: Vec<Deferred>,
+    deferred: Vec<DeferredOp>,
 }
 
 impl Control {
@@ -211,14 +211,19 @@ impl Control {
 
 /// An operation: what it is called, what kind it is, and on which path.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct SimCall {
     pub(super) name: &'static str,
     pub(super) op: SimOp,
     pub(super) path: String,
 }
 
 impl Core {
-    pub(super) fn new(label: String, shared: Arc<Shared>, media: Media, control: Control) -> Self {
+    pub(super) fn new(
+        label: String,
+        shared: Arc<WorldShared>,
+        media: Media,
+        control: Control,
+    ) -> Self {
         let state = watch::Sender::new(control.state(shared.powered()));
         Self {
             label,
@@ -263,15 +268,19 @@ impl Core {
         out
     }
 
-    pub(super) fn error(&self, kind: DiskErrorKind, call: &Call) -> DiskError {
+    pub(super) fn error(&self, kind: DiskErrorKind, call: &SimCall) -> DiskError {
         DiskError::new(kind, call.name, self.label.as_str(), call.path.as_str())
     }
 
     /// Carries out an operation.
-    pub(super) async fn perform<T, F>(self: &Arc<Self>, call: Call, effect: F) -> super::Result<T>
+    pub(super) async fn perform<T, F>(
+        self: &Arc<Self>,
+        call: SimCall,
+        effect: F,
+    ) -> super::Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Self, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+        F: FnOnce(&Self, OpStage) -> Result<T, DiskErrorKind> + Send + 'static,
     {
         self.admit(call.op)
             .map_err(|kind| self.error(kind, &call))?;
@@ -281,7 +290,7 @@ impl Core {
             (latency, control.deadline)
         };
         let op = call.op;
-        let flight = Flight::begin(self, op, effect);
+        let flight = InFlightOp::begin(self, op, effect);
         // Two operations under way may end in either order.
         for _ in 0..self.shared.rng.below(3) {
             tokio::task::yield_now().await;
@@ -326,7 +335,7 @@ impl Core {
     ) -> Result<T, DiskErrorKind>
     where
         T: Send + 'static,
-        F: FnOnce(&Self, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+        F: FnOnce(&Self, OpStage) -> Result<T, DiskErrorKind> + Send + 'static,
     {
         let (done, result) = oneshot::channel();
         self.control.lock().deferred.push(Box::new(move |core| {
@@ -352,7 +361,7 @@ impl Core {
     ) -> Result<T, DiskErrorKind>
     where
         T: Send + 'static,
-        F: FnOnce(&Self, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+        F: FnOnce(&Self, OpStage) -> Result<T, DiskErrorKind> + Send + 'static,
     {
         let overdue = Arc::new(AtomicBool::new(false));
         let (core, late) = (Arc::clone(self), Arc::clone(&overdue));
@@ -385,7 +394,7 @@ impl Core {
     /// The effect, or what a fault makes of it.
     fn apply<T, F>(&self, op: SimOp, effect: F) -> Result<T, DiskErrorKind>
     where
-        F: FnOnce(&Self, Stage) -> Result<T, DiskErrorKind>,
+        F: FnOnce(&Self, OpStage) -> Result<T, DiskErrorKind>,
     {
         let rng = &self.shared.rng;
         let (missing, injected, faults, next_write) = {
@@ -410,7 +419,7 @@ impl Core {
         if op.mutates() && self.shared.fails_at(op) {
             if rng.coin() {
                 // It fails anyway: only what it left behind counts.
-                let _ = effect(self, Stage::Cut);
+                let _ = effect(self, OpStage::Cut);
             }
             self.shared.power_off();
             return Err(DiskErrorKind::Missing);
@@ -424,7 +433,7 @@ impl Core {
             Ok(stage) => effect(self, stage),
             Err(kind) => {
                 if matches!(op, SimOp::Write | SimOp::WriteDurable) && rng.coin() {
-                    let _ = effect(self, Stage::Cut);
+                    let _ = effect(self, OpStage::Cut);
                 }
                 if op == SimOp::Sync || op.syncs() && kind == DiskErrorKind::Io {
                     self.control(|c| c.poisoned = true);
@@ -436,7 +445,7 @@ impl Core {
 
     /// Where a write goes that goes astray: to another place of the same file, or to the same place
     /// of another one, more often than not of the same folder.
-    pub(super) fn astray(&self, inode: &Arc<Inode>, path: &str) -> Astray {
+    pub(super) fn astray(&self, inode: &Arc<Inode>, path: &str) -> MisdirectedWrite {
         let rng = &self.shared.rng;
         if rng.coin() {
             let media = self.media.lock();
@@ -453,14 +462,14 @@ impl Core {
                 .collect();
             let n = rng.below(others.len() as u64);
             if let Some(other) = usize::try_from(n).ok().and_then(|n| others.get(n)) {
-                return Astray {
+                return MisdirectedWrite {
                     target: Arc::clone(other),
                     by: 0,
                 };
             }
         }
         let pages = inode.with(|content| content.len() / super::content::PAGE);
-        Astray {
+        MisdirectedWrite {
             target: Arc::clone(inode),
             by: (1 + rng.below(pages)) * super::content::PAGE,
         }
@@ -468,13 +477,13 @@ impl Core {
 }
 
 /// Where a misdirected write goes.
-pub(super) struct Astray {
+pub(super) struct MisdirectedWrite {
     target: Arc<Inode>,
     /// Bytes by which it is moved on, wrapping at the file's end.
     by: u64,
 }
 
-impl Astray {
+impl MisdirectedWrite {
     /// Puts data where it does not belong, as far as there is a file.
     pub(super) fn write(&self, offset: u64, data: &[u8]) {
         self.target.with(|content| {
@@ -494,35 +503,35 @@ impl Astray {
 }
 
 /// An operation that was begun; dropped before its end, chance decides whether it happens.
-struct Flight<'a, F, T>
+struct InFlightOp<'a, F, T>
 where
-    F: FnOnce(&Core, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+    F: FnOnce(&Core, OpStage) -> Result<T, DiskErrorKind> + Send + 'static,
     T: 'static,
 {
     core: &'a Arc<Core>,
     op: SimOp,
     id: u64,
-    held: Arc<Held<F, T>>,
+    held: Arc<HeldOp<F, T>>,
 }
 
-struct Held<F, T> {
+struct HeldOp<F, T> {
     core: Weak<Core>,
     effect: Mutex<Option<F>>,
     gives: PhantomData<fn() -> T>,
 }
 
 /// A change under way.
-trait Begun: Send + Sync {
+trait MutatingOp: Send + Sync {
     /// Takes the effect from whoever waits for it.
-    fn halt(&self) -> Option<Halted>;
+    fn halt(&self) -> Option<CompletionHook>;
 }
 
-impl<F, T> Begun for Held<F, T>
+impl<F, T> MutatingOp for HeldOp<F, T>
 where
-    F: FnOnce(&Core, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+    F: FnOnce(&Core, OpStage) -> Result<T, DiskErrorKind> + Send + 'static,
     T: 'static,
 {
-    fn halt(&self) -> Option<Halted> {
+    fn halt(&self) -> Option<CompletionHook> {
         let effect = self.effect.lock().take()?;
         let core = Weak::clone(&self.core);
         Some(Box::new(move |stage| {
@@ -534,20 +543,20 @@ where
     }
 }
 
-impl<'a, F, T> Flight<'a, F, T>
+impl<'a, F, T> InFlightOp<'a, F, T>
 where
-    F: FnOnce(&Core, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+    F: FnOnce(&Core, OpStage) -> Result<T, DiskErrorKind> + Send + 'static,
     T: 'static,
 {
     fn begin(core: &'a Arc<Core>, op: SimOp, effect: F) -> Self {
-        let held = Arc::new(Held {
+        let held = Arc::new(HeldOp {
             core: Arc::downgrade(core),
             effect: Mutex::new(Some(effect)),
             gives: PhantomData,
         });
         let id = core.shared.flights_begun.fetch_add(1, Ordering::Relaxed);
         if op.mutates() {
-            let begun: Arc<dyn Begun> = Arc::clone(&held) as _;
+            let begun: Arc<dyn MutatingOp> = Arc::clone(&held) as _;
             core.shared.flights.lock().insert(id, begun);
         }
         Self { core, op, id, held }
@@ -560,9 +569,9 @@ where
     }
 }
 
-impl<F, T> Drop for Flight<'_, F, T>
+impl<F, T> Drop for InFlightOp<'_, F, T>
 where
-    F: FnOnce(&Core, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+    F: FnOnce(&Core, OpStage) -> Result<T, DiskErrorKind> + Send + 'static,
     T: 'static,
 {
     fn drop(&mut self) {

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::Result;
-use super::content::Content;
-use super::core::{Call, Core};
+use super::content::FileContent;
+use super::core::{Core, SimCall};
 use super::fault::syncs;
-use super::fault::{SimCounters, SimFaults, SimLatency, SimOp, Stage};
-use super::file::{SimFile, Write};
+use super::fault::{OpStage, SimCounters, SimFaults, SimLatency, SimOp};
+use super::file::{SimFile, WriteDurability};
 use super::inode::Inode;
 use super::world::copied;
 use crate::disk::{DIRECT_BYTES, SMALL_FILE_BYTES_MAX, path as paths};
@@ -127,13 +127,13 @@ impl SimDisk {
 
     /// The next write is reported as done and is not.
     pub fn lose_next_write(&self) {
-        self.core.control(|c| c.next_write = Some(Stage::Lost));
+        self.core.control(|c| c.next_write = Some(OpStage::Lost));
     }
 
     /// The next write is reported as done and goes to another place or file.
     pub fn misdirect_next_write(&self) {
         self.core
-            .control(|c| c.next_write = Some(Stage::Misdirected));
+            .control(|c| c.next_write = Some(OpStage::Misdirected));
     }
 
     /// The paths of all files, sorted.
@@ -274,7 +274,7 @@ impl SimDisk {
             .map_or(0, |inode| inode.with(|content| content.len()))
     }
 
-    fn edit(&self, path: &str, f: impl FnOnce(&mut Content)) -> bool {
+    fn edit(&self, path: &str, f: impl FnOnce(&mut FileContent)) -> bool {
         let inode = self.inode(path);
         inode.is_some_and(|inode| {
             inode.with(f);
@@ -286,9 +286,9 @@ impl SimDisk {
     async fn named<T, F>(&self, name: &'static str, op: SimOp, path: &str, effect: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Core, &str, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+        F: FnOnce(&Core, &str, OpStage) -> Result<T, DiskErrorKind> + Send + 'static,
     {
-        let call = Call {
+        let call = SimCall {
             name,
             op,
             path: path.to_owned(),
@@ -313,7 +313,7 @@ impl SimDisk {
             }
             media.names.check_above(path)?;
             media.room.fits(options.zeroed_bytes)?;
-            let inode = Inode::new(Content::zeroed(options.zeroed_bytes), &media.room);
+            let inode = Inode::new(FileContent::zeroed(options.zeroed_bytes), &media.room);
             media.names.link(path, Arc::clone(&inode));
             Ok(inode)
         });
@@ -361,7 +361,8 @@ impl SimDisk {
             _ => {}
         }
         let file = self.make(&temporary, CreateOptions::default()).await?;
-        file.write(vec![(0, vec![content])], Write::Cached).await?;
+        file.write(vec![(0, vec![content])], WriteDurability::Cached)
+            .await?;
         file.sync().await?;
         self.rename(&temporary, path).await?;
         self.sync_dir(super::names::parent(path)).await
@@ -453,7 +454,7 @@ impl Disk for SimDisk {
             if !media.names.is_dir(dir) {
                 return Err(DiskErrorKind::NotFound);
             }
-            if stage != Stage::Cut && syncs(SimOp::SyncDir, dir) {
+            if stage != OpStage::Cut && syncs(SimOp::SyncDir, dir) {
                 media.names.settle(dir);
             }
             Ok(())

@@ -85,7 +85,7 @@ pub struct SimFaults {
 
 /// How an operation is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum OpStage {
     Whole,
     /// Begun, not finished: nothing of it is durable.
     Cut,
@@ -96,7 +96,7 @@ pub(super) enum Stage {
 
 impl SimFaults {
     /// What chance does to an operation that was not otherwise stopped.
-    pub(super) fn strike(&self, op: SimOp, rng: &SimRng) -> Result<Stage, DiskErrorKind> {
+    pub(super) fn strike(&self, op: SimOp, rng: &SimRng) -> Result<OpStage, DiskErrorKind> {
         let error = match op {
             SimOp::Read => self.read_error,
             SimOp::Sync | SimOp::SyncDir => self.sync_error,
@@ -106,13 +106,15 @@ impl SimFaults {
             return Err(DiskErrorKind::Io);
         }
         Ok(match op {
-            SimOp::Read if rng.chance(self.flip_on_read) => Stage::Flipped,
-            SimOp::Write | SimOp::WriteDurable if rng.chance(self.lost_write) => Stage::Lost,
+            SimOp::Read if rng.chance(self.flip_on_read) => OpStage::Flipped,
+            SimOp::Write | SimOp::WriteDurable if rng.chance(self.lost_write) => OpStage::Lost,
             SimOp::Write | SimOp::WriteDurable if rng.chance(self.misdirected_write) => {
-                Stage::Misdirected
+                OpStage::Misdirected
             }
-            SimOp::Write | SimOp::WriteDurable if rng.chance(self.flip_on_write) => Stage::Flipped,
-            _ => Stage::Whole,
+            SimOp::Write | SimOp::WriteDurable if rng.chance(self.flip_on_write) => {
+                OpStage::Flipped
+            }
+            _ => OpStage::Whole,
         })
     }
 }

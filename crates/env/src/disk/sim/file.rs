@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::Result;
-use super::core::{Call, Core};
-use super::fault::{SimOp, Stage, syncs};
+use super::core::{Core, SimCall};
+use super::fault::{OpStage, SimOp, syncs};
 use super::inode::Inode;
 use crate::disk::DIRECT_BYTES;
 use crate::{Access, BoxFuture, DiskErrorKind, DiskFile};
@@ -23,7 +23,7 @@ pub(super) struct SimFile {
 
 /// How lasting a write is when it returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Write {
+pub(super) enum WriteDurability {
     Cached,
     Durable,
 }
@@ -31,7 +31,7 @@ pub(super) enum Write {
 impl SimFile {
     /// Fails when the disk was pulled out since it was opened: it leads nowhere then, though the disk
     /// may be back.
-    fn check_alive(&self, call: &Call) -> Result<()> {
+    fn check_alive(&self, call: &SimCall) -> Result<()> {
         match self.core.pulls() == self.pulls || !self.core.state().readable() {
             true => Ok(()),
             false => Err(self.core.error(DiskErrorKind::Io, call)),
@@ -50,10 +50,14 @@ impl SimFile {
         }
     }
 
-    pub(super) async fn write(&self, pieces: Vec<(u64, Vec<Bytes>)>, how: Write) -> Result<()> {
+    pub(super) async fn write(
+        &self,
+        pieces: Vec<(u64, Vec<Bytes>)>,
+        how: WriteDurability,
+    ) -> Result<()> {
         let op = match how {
-            Write::Cached => SimOp::Write,
-            Write::Durable => SimOp::WriteDurable,
+            WriteDurability::Cached => SimOp::Write,
+            WriteDurability::Durable => SimOp::WriteDurable,
         };
         let call = self.call("write", op);
         let pieces: Vec<_> = pieces
@@ -68,12 +72,16 @@ impl SimFile {
         let inode = Arc::clone(&self.inode);
         let path = self.path.clone();
         let effect = move |core: &Core, stage| {
-            let lasting = how == Write::Durable && syncs(SimOp::WriteDurable, &path);
-            let kept = if lasting { how } else { Write::Cached };
+            let lasting = how == WriteDurability::Durable && syncs(SimOp::WriteDurable, &path);
+            let kept = if lasting {
+                how
+            } else {
+                WriteDurability::Cached
+            };
             carry_out(core, (&inode, &path), &pieces, kept, stage)?;
             match how {
-                Write::Durable => check_place(core, &path, &inode),
-                Write::Cached => Ok(()),
+                WriteDurability::Durable => check_place(core, &path, &inode),
+                WriteDurability::Cached => Ok(()),
             }
         };
         self.core.perform(call, effect).await
@@ -86,7 +94,7 @@ impl SimFile {
         }
         self.check_alive(&call)?;
         let inode = Arc::clone(&self.inode);
-        let effect = move |core: &Core, stage: Stage| {
+        let effect = move |core: &Core, stage: OpStage| {
             let mut read = Vec::with_capacity(pieces.len());
             for (offset, len) in pieces {
                 let bytes = inode.with(|content| content.read(offset, len));
@@ -94,7 +102,7 @@ impl SimFile {
             }
             let bytes = read.iter().map(|b| b.len() as u64).sum::<u64>();
             core.control.lock().counters.bytes_read += bytes;
-            if stage == Stage::Flipped
+            if stage == OpStage::Flipped
                 && let Some(first) = read.first_mut()
             {
                 let mut wrong = BytesMut::from(&first[..]);
@@ -116,8 +124,8 @@ impl SimFile {
         })
     }
 
-    fn call(&self, name: &'static str, op: SimOp) -> Call {
-        Call {
+    fn call(&self, name: &'static str, op: SimOp) -> SimCall {
+        SimCall {
             name,
             op,
             path: self.path.clone(),
@@ -156,23 +164,23 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, offset: u64, buffers: Vec<Bytes>) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write(vec![(offset, buffers)], Write::Cached))
+        Box::pin(self.write(vec![(offset, buffers)], WriteDurability::Cached))
     }
 
     fn write_pieces(&self, pieces: Vec<(u64, Vec<Bytes>)>) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write(pieces, Write::Cached))
+        Box::pin(self.write(pieces, WriteDurability::Cached))
     }
 
     fn write_durable(&self, offset: u64, buffers: Vec<Bytes>) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write(vec![(offset, buffers)], Write::Durable))
+        Box::pin(self.write(vec![(offset, buffers)], WriteDurability::Durable))
     }
 
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         let inode = Arc::clone(&self.inode);
         let path = self.path.clone();
         let effect = move |core: &Core, stage| {
-            if stage != Stage::Cut && syncs(SimOp::Sync, &path) {
-                inode.with(super::content::Content::settle);
+            if stage != OpStage::Cut && syncs(SimOp::Sync, &path) {
+                inode.with(super::content::FileContent::settle);
             }
             check_place(core, &path, &inode)
         };
@@ -223,27 +231,27 @@ fn carry_out(
     core: &Core,
     (inode, path): (&Arc<Inode>, &str),
     pieces: &[(u64, Bytes)],
-    how: Write,
-    stage: Stage,
+    how: WriteDurability,
+    stage: OpStage,
 ) -> Result<(), DiskErrorKind> {
-    let astray = (stage == Stage::Misdirected).then(|| core.astray(inode, path));
+    let astray = (stage == OpStage::Misdirected).then(|| core.astray(inode, path));
     for (offset, data) in pieces {
         match stage {
-            Stage::Lost => continue,
-            Stage::Misdirected => {
+            OpStage::Lost => continue,
+            OpStage::Misdirected => {
                 if let Some(astray) = &astray {
                     astray.write(*offset, data);
                 }
                 continue;
             }
-            Stage::Flipped => {
+            OpStage::Flipped => {
                 let mut wrong = BytesMut::from(&data[..]);
                 flip_any(&mut wrong, core);
                 inode.write(*offset, &wrong)?;
             }
-            Stage::Whole | Stage::Cut => inode.write(*offset, data)?,
+            OpStage::Whole | OpStage::Cut => inode.write(*offset, data)?,
         }
-        if how == Write::Durable && stage != Stage::Cut {
+        if how == WriteDurability::Durable && stage != OpStage::Cut {
             inode.with(|content| content.settle_range(*offset, data.len() as u64));
         }
     }

@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::content::Content;
+use super::content::FileContent;
 use crate::DiskErrorKind;
 
 pub(super) struct Inode {
-    content: Mutex<Content>,
-    room: Arc<Room>,
+    content: Mutex<FileContent>,
+    room: Arc<MediumSpace>,
 }
 
 /// The bytes of one medium.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct MediumSpace {
     pub(super) capacity: AtomicU64,
     pub(super) used: AtomicU64,
 }
 
 impl Inode {
-    pub(super) fn new(content: Content, room: &Arc<Room>) -> Arc<Self> {
+    pub(super) fn new(content: FileContent, room: &Arc<MediumSpace>) -> Arc<Self> {
         room.used.fetch_add(content.allocated(), Ordering::Relaxed);
         Arc::new(Self {
             content: Mutex::new(content),
@@ -30,11 +30,11 @@ impl Inode {
         })
     }
 
-    pub(super) fn with<T>(&self, f: impl FnOnce(&mut Content) -> T) -> T {
+    pub(super) fn with<T>(&self, f: impl FnOnce(&mut FileContent) -> T) -> T {
         f(&mut self.content.lock())
     }
 
-    pub(super) fn copy(&self, room: &Arc<Room>) -> Arc<Self> {
+    pub(super) fn copy(&self, room: &Arc<MediumSpace>) -> Arc<Self> {
         Self::new(self.content.lock().clone(), room)
     }
 
@@ -73,7 +73,7 @@ impl fmt::Debug for Inode {
     }
 }
 
-impl Room {
+impl MediumSpace {
     pub(super) fn free(&self) -> u64 {
         let used = self.used.load(Ordering::Relaxed);
         self.capacity.load(Ordering::Relaxed).saturating_sub(used)

@@ -275,16 +275,16 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
-    use crate::disk::sim::content::Content;
-    use crate::disk::sim::inode::Room;
+    use crate::disk::sim::content::FileContent;
+    use crate::disk::sim::inode::MediumSpace;
 
     #[test]
     fn a_later_name_is_not_durable_without_what_was_before() {
-        let room = Arc::new(Room {
+        let room = Arc::new(MediumSpace {
             capacity: AtomicU64::new(1 << 20),
             used: AtomicU64::new(0),
         });
-        let file = || Inode::new(Content::default(), &room);
+        let file = || Inode::new(FileContent::default(), &room);
         let mut names = Names::default();
         names.link("a/x", file());
         names.settle("a");

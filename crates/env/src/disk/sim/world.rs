@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::core::{Control, Core, Ending, Media, Shared};
+use super::core::{Control, Core, Media, ProcessEnd, WorldShared};
 use super::disk::SimDisk;
 use super::fault::SimOp;
-use super::inode::{Inode, Room};
+use super::inode::{Inode, MediumSpace};
 use super::names::Names;
 use crate::sim::{SimClock, SimRng};
 use crate::{Clock as _, Disk, Env};
@@ -21,7 +21,7 @@ const CAPACITY_DEFAULT: u64 = 1 << 40;
 /// A machine with disks; see the module. Clones are the same machine.
 #[derive(Clone)]
 pub struct SimWorld {
-    shared: Arc<Shared>,
+    shared: Arc<WorldShared>,
     disks: Arc<Mutex<Vec<SimDisk>>>,
     clock: Arc<SimClock>,
     rng: Arc<SimRng>,
@@ -32,7 +32,7 @@ impl SimWorld {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let rng = SimRng::new(seed);
-        let shared = Shared::new(rng.fork());
+        let shared = WorldShared::new(rng.fork());
         Self {
             shared: Arc::new(shared),
             disks: Arc::default(),
@@ -53,7 +53,7 @@ impl SimWorld {
 
     /// Adds an empty disk of 1 TiB with a deadline of 5 s.
     pub fn add_disk(&self, label: &str) -> SimDisk {
-        let room = Room {
+        let room = MediumSpace {
             capacity: AtomicU64::new(CAPACITY_DEFAULT),
             used: AtomicU64::new(0),
         };
@@ -156,7 +156,7 @@ impl SimWorld {
     /// deadline stay.
     #[must_use]
     pub fn crash(&self, seed: u64) -> Self {
-        self.shared.end(Ending::Torn);
+        self.shared.end(ProcessEnd::Torn);
         self.restarted(seed, |media, rng| {
             let names = media.names.after_power_failure(rng);
             copied(&names, &media.room, |inode, room| {
@@ -171,7 +171,7 @@ impl SimWorld {
     /// does not.
     #[must_use]
     pub fn kill(&self, seed: u64) -> Self {
-        self.shared.end(Ending::Whole);
+        self.shared.end(ProcessEnd::Whole);
         self.restarted(seed, |media, _| {
             copied(&media.names, &media.room, |inode, room| inode.copy(room))
         })
@@ -230,10 +230,10 @@ impl SimWorld {
 /// A medium with every file replaced by a copy, each once however many names it has.
 pub(super) fn copied(
     names: &Names,
-    room: &Room,
-    copy: impl Fn(&Inode, &Arc<Room>) -> Arc<Inode>,
+    room: &MediumSpace,
+    copy: impl Fn(&Inode, &Arc<MediumSpace>) -> Arc<Inode>,
 ) -> Media {
-    let room = Arc::new(Room {
+    let room = Arc::new(MediumSpace {
         capacity: AtomicU64::new(room.capacity.load(Ordering::Relaxed)),
         used: AtomicU64::new(0),
     });

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use super::{adds, bytes, commit, conflict, count, deletes, get, puts};
-use crate::kv::{BATCH_BYTES_MAX, Batch, CommitError, Kv, Require};
+use crate::kv::{BATCH_BYTES_MAX, Batch, CommitError, Kv, Precondition};
 use dewar_types::ErrorKind;
 
-fn requiring(require: Vec<Require>, mut batch: Batch) -> Batch {
+fn requiring(require: Vec<Precondition>, mut batch: Batch) -> Batch {
     batch.require = require;
     batch
 }
 
-fn empty(from: &str, to: &str) -> Require {
-    Require::Empty {
+fn empty(from: &str, to: &str) -> Precondition {
+    Precondition::Empty {
         from: bytes(from),
         to: bytes(to),
     }
@@ -25,8 +25,8 @@ pub async fn failed_precondition_changes_nothing(kv: Arc<dyn Kv>) {
     commit(&kv, puts(&[("a", "2")])).await;
     let batch = Batch {
         require: vec![
-            Require::absent(bytes("z")),
-            Require::same(bytes("a"), &read),
+            Precondition::absent(bytes("z")),
+            Precondition::same(bytes("a"), &read),
         ],
         puts: vec![(bytes("c"), bytes("1"))],
         deletes: vec![bytes("b")],
@@ -50,11 +50,17 @@ pub async fn same_is_about_the_value(kv: Arc<dyn Kv>) {
     commit(&kv, puts(&[("other", "1")])).await;
     commit(
         &kv,
-        requiring(vec![Require::same(bytes("a"), &read)], puts(&[("b", "1")])),
+        requiring(
+            vec![Precondition::same(bytes("a"), &read)],
+            puts(&[("b", "1")]),
+        ),
     )
     .await;
     commit(&kv, puts(&[("a", "2")])).await;
-    let stale = requiring(vec![Require::same(bytes("a"), &read)], puts(&[("b", "2")]));
+    let stale = requiring(
+        vec![Precondition::same(bytes("a"), &read)],
+        puts(&[("b", "2")]),
+    );
     assert_eq!(conflict(&kv, stale.clone()).await, 0);
     commit(&kv, puts(&[("a", "1")])).await;
     commit(&kv, stale).await;
@@ -70,14 +76,20 @@ pub async fn same_by_old_reads(kv: Arc<dyn Kv>) {
         commit(&kv, puts(&[("b", &format!("{i}"))])).await;
     }
     let old = view.get(b"a").await.expect("get");
-    let gone = requiring(vec![Require::same(bytes("a"), &never)], puts(&[("c", "0")]));
+    let gone = requiring(
+        vec![Precondition::same(bytes("a"), &never)],
+        puts(&[("c", "0")]),
+    );
     assert_eq!(conflict(&kv, gone.clone()).await, 0);
     commit(
         &kv,
-        requiring(vec![Require::same(bytes("a"), &old)], deletes(&["a"])),
+        requiring(vec![Precondition::same(bytes("a"), &old)], deletes(&["a"])),
     )
     .await;
-    let again = requiring(vec![Require::same(bytes("a"), &old)], puts(&[("c", "1")]));
+    let again = requiring(
+        vec![Precondition::same(bytes("a"), &old)],
+        puts(&[("c", "1")]),
+    );
     assert_eq!(conflict(&kv, again).await, 0);
     commit(&kv, gone).await;
     assert_eq!(get(&*kv, "c").await.as_deref(), Some("0"));
@@ -85,7 +97,12 @@ pub async fn same_by_old_reads(kv: Arc<dyn Kv>) {
 
 /// Of two that create the same key, one wins.
 pub async fn absent_and_create_once(kv: Arc<dyn Kv>) {
-    let create = |value| requiring(vec![Require::absent(bytes("a"))], puts(&[("a", value)]));
+    let create = |value| {
+        requiring(
+            vec![Precondition::absent(bytes("a"))],
+            puts(&[("a", value)]),
+        )
+    };
     commit(&kv, create("1")).await;
     assert_eq!(conflict(&kv, create("2")).await, 0);
     assert_eq!(get(&*kv, "a").await.as_deref(), Some("1"));
@@ -203,10 +220,16 @@ pub async fn adds_need_no_precondition(kv: Arc<dyn Kv>) {
     let read = kv.get(b"n").await.expect("get");
     commit(
         &kv,
-        requiring(vec![Require::same(bytes("n"), &read)], adds(&[("n", 1)])),
+        requiring(
+            vec![Precondition::same(bytes("n"), &read)],
+            adds(&[("n", 1)]),
+        ),
     )
     .await;
-    let stale = requiring(vec![Require::same(bytes("n"), &read)], adds(&[("n", 1)]));
+    let stale = requiring(
+        vec![Precondition::same(bytes("n"), &read)],
+        adds(&[("n", 1)]),
+    );
     assert_eq!(conflict(&kv, stale).await, 0);
     assert_eq!(count(&*kv, "n").await, Some(2));
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{adds, bytes, commit, count, get, puts};
-use crate::kv::{Batch, CommitError, Kv, KvRead, Require, Scan};
+use crate::kv::{Batch, CommitError, Kv, KvRead, Precondition, Scan};
 
 /// Runs `writers` tasks and waits for all.
 async fn race<F>(kv: &Arc<dyn Kv>, writers: usize, task: impl Fn(usize, Arc<dyn Kv>) -> F)
@@ -25,7 +25,7 @@ pub async fn conflict_is_visible_at_once(kv: Arc<dyn Kv>) {
         for round in 0..20 {
             let read = kv.get(b"a").await.expect("get");
             let batch = Batch {
-                require: vec![Require::same(bytes("a"), &read)],
+                require: vec![Precondition::same(bytes("a"), &read)],
                 puts: vec![(bytes("a"), bytes(format!("{writer}-{round}")))],
                 ..Batch::default()
             };
@@ -52,7 +52,7 @@ pub async fn concurrent_increments_are_exact(kv: Arc<dyn Kv>) {
                     None => 0,
                 };
                 let batch = Batch {
-                    require: vec![Require::same(bytes("n"), &read)],
+                    require: vec![Precondition::same(bytes("n"), &read)],
                     puts: vec![(bytes("n"), bytes(format!("{}", n + 1)))],
                     ..Batch::default()
                 };
@@ -78,7 +78,7 @@ pub async fn limits_are_exact(kv: Arc<dyn Kv>) {
             batch
                 .puts
                 .push((bytes(format!("k/{writer}/{round}")), bytes("v")));
-            batch.require.push(Require::AtMost {
+            batch.require.push(Precondition::AtMost {
                 counter: bytes("used"),
                 max: LIMIT - 3,
             });
@@ -93,7 +93,7 @@ pub async fn limits_are_exact(kv: Arc<dyn Kv>) {
     // What goes makes room.
     commit(&kv, adds(&[("used", -3)])).await;
     let mut batch = adds(&[("used", 4)]);
-    batch.require.push(Require::AtMost {
+    batch.require.push(Precondition::AtMost {
         counter: bytes("used"),
         max: LIMIT - 4,
     });
@@ -161,8 +161,8 @@ pub async fn transfers_keep_the_sum(kv: Arc<dyn Kv>) {
             };
             let batch = Batch {
                 require: vec![
-                    Require::same(bytes(&from), &a),
-                    Require::same(bytes(&to), &b),
+                    Precondition::same(bytes(&from), &a),
+                    Precondition::same(bytes(&to), &b),
                 ],
                 puts: vec![
                     (bytes(&from), bytes(format!("{}", number(&a.value) - 1))),

@@ -21,7 +21,7 @@ pub use concurrency::*;
 pub use model::*;
 pub use reads::*;
 
-use super::{Batch, CommitError, Kv, KvRead, Page, Scan, Seq};
+use super::{Batch, CommitError, Kv, KvRead, Scan, ScanPage, Seq};
 
 /// Makes a `#[tokio::test]` of every function of the suite; the argument is an expression for a
 /// future that gives a fresh, empty `Arc<dyn Kv>`.
@@ -122,7 +122,7 @@ async fn count<R: KvRead + ?Sized>(kv: &R, key: &str) -> Option<i64> {
         .map(|value| i64::from_be_bytes(value[..].try_into().expect("a counter has 8 bytes")))
 }
 
-async fn scan<R: KvRead + ?Sized>(kv: &R, from: &str, to: &str, limit: usize) -> Page {
+async fn scan<R: KvRead + ?Sized>(kv: &R, from: &str, to: &str, limit: usize) -> ScanPage {
     kv.scan(Scan {
         from: from.as_bytes(),
         to: to.as_bytes(),
@@ -133,7 +133,7 @@ async fn scan<R: KvRead + ?Sized>(kv: &R, from: &str, to: &str, limit: usize) ->
     .expect("scan must succeed")
 }
 
-async fn scan_back<R: KvRead + ?Sized>(kv: &R, from: &str, to: &str, limit: usize) -> Page {
+async fn scan_back<R: KvRead + ?Sized>(kv: &R, from: &str, to: &str, limit: usize) -> ScanPage {
     kv.scan(Scan {
         from: from.as_bytes(),
         to: to.as_bytes(),
@@ -144,7 +144,7 @@ async fn scan_back<R: KvRead + ?Sized>(kv: &R, from: &str, to: &str, limit: usiz
     .expect("scan must succeed")
 }
 
-fn keys(page: &Page) -> Vec<String> {
+fn keys(page: &ScanPage) -> Vec<String> {
     page.pairs
         .iter()
         .map(|(key, _)| String::from_utf8(key.to_vec()).expect("tests write text"))

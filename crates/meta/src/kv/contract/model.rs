@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::bytes;
-use crate::kv::{Batch, CommitError, Kv, KvRead, Read, Require, Scan};
+use crate::kv::{Batch, CommitError, Kv, KvRead, Precondition, ReadValue, Scan};
 
 /// What the engine should hold: values and counters alike, as bytes.
 pub type Model = BTreeMap<Bytes, Bytes>;
@@ -35,11 +35,11 @@ impl Dice {
 pub fn apply(model: &mut Model, batch: &Batch) -> Result<(), usize> {
     for (index, require) in batch.require.iter().enumerate() {
         let holds = match require {
-            Require::Same { key, value, .. } => model.get(key) == value.as_ref(),
-            Require::Empty { from, to } => !model
+            Precondition::Same { key, value, .. } => model.get(key) == value.as_ref(),
+            Precondition::Empty { from, to } => !model
                 .range(from.clone()..)
                 .any(|(key, _)| to.is_empty() || key < to),
-            Require::AtMost { counter, max } => count_in(model, counter) <= *max,
+            Precondition::AtMost { counter, max } => count_in(model, counter) <= *max,
         };
         if !holds {
             return Err(index);
@@ -104,7 +104,7 @@ fn counter(i: usize) -> Bytes {
 }
 
 /// A random batch; preconditions come from `reads`, which may be stale.
-pub fn random_batch(dice: &mut Dice, reads: &[(Bytes, Read)], step: usize) -> Batch {
+pub fn random_batch(dice: &mut Dice, reads: &[(Bytes, ReadValue)], step: usize) -> Batch {
     let mut batch = Batch::default();
     let mut used = Vec::new();
     for _ in 0..=dice.below(4) {
@@ -138,17 +138,17 @@ pub fn random_batch(dice: &mut Dice, reads: &[(Bytes, Read)], step: usize) -> Ba
     }
     if dice.below(2) == 0 && !reads.is_empty() {
         let (key, read) = &reads[dice.below(reads.len())];
-        batch.require.push(Require::same(key.clone(), read));
+        batch.require.push(Precondition::same(key.clone(), read));
     }
     if dice.below(6) == 0 {
         let from = dice.below(KEYS);
-        batch.require.push(Require::Empty {
+        batch.require.push(Precondition::Empty {
             from: plain(from),
             to: plain(from + dice.below(4)),
         });
     }
     if dice.below(6) == 0 {
-        batch.require.push(Require::AtMost {
+        batch.require.push(Precondition::AtMost {
             counter: counter(dice.below(6)),
             max: dice.below(60) as i64 - 10,
         });
@@ -164,7 +164,7 @@ pub async fn random_operations_match_the_model(kv: Arc<dyn Kv>) {
     let mut model = Model::new();
     let mut log: Vec<(u64, Bytes)> = Vec::new();
     let mut views: Vec<(Arc<dyn KvRead>, Model)> = Vec::new();
-    let mut reads: Vec<(Bytes, Read)> = Vec::new();
+    let mut reads: Vec<(Bytes, ReadValue)> = Vec::new();
     let mut dice = Dice::new(7);
     for step in 0..600 {
         if dice.below(2) == 0 {

@@ -5,7 +5,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use dewar_types::{BlobId, Error, ErrorKind};
 
-use crate::kv::batch::{BATCH_BYTES_MAX, Batch, Carry};
+use crate::kv::batch::{BATCH_BYTES_MAX, Batch, InlineData};
 
 const FORMAT: u8 = 1;
 
@@ -79,7 +79,7 @@ pub fn decode(body: &Bytes) -> Result<Batch, Error> {
             let segment = BlobId(u64::from_be_bytes(at.array()?));
             let offset = u32::from_be_bytes(at.array()?);
             let bytes = at.bytes()?;
-            batch.carry = Some(Carry {
+            batch.carry = Some(InlineData {
                 segment,
                 offset,
                 bytes: vec![bytes],
@@ -201,7 +201,7 @@ mod tests {
         ) -> Batch {
             Batch {
                 puts, deletes, adds, log,
-                carry: carry.map(|(segment, offset, bytes)| Carry {
+                carry: carry.map(|(segment, offset, bytes)| InlineData {
                     segment: BlobId(segment), offset, bytes: vec![bytes],
                 }),
                 ..Batch::default()
@@ -221,7 +221,7 @@ mod tests {
             deletes: vec![bytes("gone"), bytes("gone too")],
             adds: vec![(bytes("cT"), 1), (bytes("ct"), -4096)],
             log: vec![bytes("a change"), Bytes::new()],
-            carry: Some(Carry {
+            carry: Some(InlineData {
                 segment: BlobId::new(1, 0x0203_0405),
                 offset: 0x0607_0809,
                 bytes: vec![vec![9; 500].into()],

@@ -23,10 +23,10 @@
 //! since the overlay is bounded ([`EmbeddedConfig::overlay_bytes_max`]).
 
 mod body;
-mod feed;
-mod layer;
+mod flush;
+mod memtable;
+mod precondition;
 mod read;
-mod require;
 #[cfg(test)]
 mod tests;
 
@@ -36,18 +36,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_env::BoxFuture;
-use dewar_journal::{Hold, Journal, Permit, Recovery, Room};
+use dewar_journal::{Journal, LogReserve, Permit, Recovery, RetentionPin};
 use dewar_types::{Error, ErrorKind};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
 pub use body::{decode as decode_batch, fuzz_batch};
 
-use super::{Batch, CommitError, Kv, KvRead, Page, Read, Require, Scan, Seq};
+use super::{Batch, CommitError, Kv, KvRead, Precondition, ReadValue, Scan, ScanPage, Seq};
 use crate::index::{Index, IndexView};
-use layer::Layer;
-use read::Layers;
-use require::Ahead;
+use memtable::Memtable;
+use precondition::IndexPrefetch;
+use read::Memtables;
 
 /// First byte of the keys under which change-log records are kept.
 const CHANGE_LOG: u8 = b'L';
@@ -75,7 +75,7 @@ pub struct EmbeddedConfig {
 }
 
 impl EmbeddedConfig {
-    fn is_large(&self, layer: &Layer) -> bool {
+    fn is_large(&self, layer: &Memtable) -> bool {
         layer.len() > self.layer_keys
             || layer.bytes() > self.layer_bytes
             || layer.log_bytes() > self.layer_log_bytes
@@ -103,7 +103,7 @@ pub struct EmbeddedKv {
 struct Inner {
     journal: Journal,
     index: Arc<dyn Index>,
-    hold: Hold,
+    hold: RetentionPin,
     config: EmbeddedConfig,
     state: RwLock<State>,
     /// A layer was fed, or there is one to feed.
@@ -115,8 +115,8 @@ struct Inner {
 }
 
 struct State {
-    active: Arc<RwLock<Layer>>,
-    frozen: Option<Arc<RwLock<Layer>>>,
+    active: Arc<RwLock<Memtable>>,
+    frozen: Option<Arc<RwLock<Memtable>>>,
     view: Arc<dyn IndexView>,
     /// Moments that somebody reads, by their sequence. Entered under the read lock, so that no
     /// batch folds anything away between the look at a moment and its entry.
@@ -162,7 +162,7 @@ impl EmbeddedKv {
         }
         // What too few disks have of the index may be needed once more.
         let hold = journal.hold("index", index.kept().max(recovery.floor()));
-        let mut layer = Layer::default();
+        let mut layer = Memtable::default();
         let mut fed = applied;
         while let Some((seq, body)) = recovery.next().await? {
             // The journal's own mark of an accepted loss.
@@ -180,8 +180,8 @@ impl EmbeddedKv {
             }
             if config.is_large(&layer) {
                 let upto = layer.last();
-                feed::apply(&*index, &*index.view(), &layer, upto).await?;
-                layer = Layer::default();
+                flush::apply(&*index, &*index.view(), &layer, upto).await?;
+                layer = Memtable::default();
                 fed = upto;
             }
         }
@@ -206,7 +206,7 @@ impl EmbeddedKv {
         });
         // Nobody may be able to commit before some of it is fed.
         inner.freeze_if_large(&mut inner.state.write());
-        tokio::spawn(feed::run(Arc::downgrade(&inner), closed));
+        tokio::spawn(flush::run(Arc::downgrade(&inner), closed));
         Ok(Self { inner })
     }
 
@@ -261,9 +261,9 @@ impl EmbeddedKv {
         let pieces = body::encode(&batch);
         let len = pieces.iter().map(Bytes::len).sum();
         let room = match (batch.seals, batch.frees) {
-            (true, _) => Room::Last,
-            (false, true) => Room::Reserve,
-            (false, false) => Room::Ordinary,
+            (true, _) => LogReserve::Last,
+            (false, true) => LogReserve::Reserve,
+            (false, false) => LogReserve::Ordinary,
         };
         let permit = match inner.journal.admit(len, room).await {
             Ok(permit) => permit,
@@ -275,7 +275,7 @@ impl EmbeddedKv {
         };
         batch.carry = None;
         let require = std::mem::take(&mut batch.require);
-        let mut prepared = Prepared {
+        let mut prepared = AdmittedBatch {
             batch,
             pieces,
             permit,
@@ -283,15 +283,15 @@ impl EmbeddedKv {
         loop {
             let ahead = inner.read_ahead(&require).await?;
             match inner.append(&require, &ahead, prepared)? {
-                Appended::Done(seq) => return Ok(seq),
-                Appended::Collided { at, with } => {
-                    dewar_env::reached("a commit collided");
+                AppendOutcome::Done(seq) => return Ok(seq),
+                AppendOutcome::Collided { at, with } => {
+                    dewar_env::coverage_mark("a commit collided");
                     // A retry must see what it collided with.
                     inner.journal.durable(with).await?;
                     return Err(CommitError::Conflict(at));
                 }
-                Appended::Moved(again) => {
-                    dewar_env::reached("the index was fed under a commit");
+                AppendOutcome::Moved(again) => {
+                    dewar_env::coverage_mark("the index was fed under a commit");
                     prepared = again;
                 }
             }
@@ -300,13 +300,13 @@ impl EmbeddedKv {
 }
 
 /// A batch with its room in the journal.
-struct Prepared {
+struct AdmittedBatch {
     batch: Batch,
     pieces: Vec<Bytes>,
     permit: Permit,
 }
 
-enum Appended {
+enum AppendOutcome {
     Done(Seq),
     /// A precondition does not hold, because of a batch.
     Collided {
@@ -314,7 +314,7 @@ enum Appended {
         with: Seq,
     },
     /// The index was fed since the reading ahead: read ahead again.
-    Moved(Prepared),
+    Moved(AdmittedBatch),
 }
 
 impl Inner {
@@ -330,22 +330,22 @@ impl Inner {
     /// The one short lock: judges, appends, and puts the changes into the overlay.
     fn append(
         &self,
-        require: &[Require],
-        ahead: &Ahead,
-        prepared: Prepared,
-    ) -> Result<Appended, Error> {
+        require: &[Precondition],
+        ahead: &IndexPrefetch,
+        prepared: AdmittedBatch,
+    ) -> Result<AppendOutcome, Error> {
         let mut state = self.state.write();
         if !ahead.current(&state) {
-            return Ok(Appended::Moved(prepared));
+            return Ok(AppendOutcome::Moved(prepared));
         }
         let mut active = state.active.write();
         if dewar_env::safeguard("preconditions of batches")
             && let Err((at, with)) =
-                require::judge(require, &active, state.frozen.as_deref(), ahead)
+                precondition::judge(require, &active, state.frozen.as_deref(), ahead)
         {
-            return Ok(Appended::Collided { at, with });
+            return Ok(AppendOutcome::Collided { at, with });
         }
-        let Prepared {
+        let AdmittedBatch {
             mut batch,
             pieces,
             permit,
@@ -359,7 +359,7 @@ impl Inner {
         active.count_record(pieces.iter().map(Bytes::len).sum());
         drop(active);
         self.freeze_if_large(&mut state);
-        Ok(Appended::Done(seq))
+        Ok(AppendOutcome::Done(seq))
     }
 
     /// Has the active layer fed when it is large or holds much of the journal.
@@ -394,7 +394,7 @@ impl State {
 }
 
 impl KvRead for EmbeddedKv {
-    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Read, Error>> {
+    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<ReadValue, Error>> {
         // Looked up at once, so that what is in memory costs no second poll and no layer is kept.
         let inner = &*self.inner;
         let (at, known, view) = {
@@ -404,13 +404,13 @@ impl KvRead for EmbeddedKv {
             let known = read::look(&state.active, state.frozen.as_deref(), key, at);
             if known.complete() {
                 let value = known.over(None);
-                return Box::pin(std::future::ready(Ok(Read { value, seq: at })));
+                return Box::pin(std::future::ready(Ok(ReadValue { value, seq: at })));
             }
             (at, known, Arc::clone(&state.view))
         };
         match view.get_now(key) {
             Some(below) => {
-                let read = below.map(|below| Read {
+                let read = below.map(|below| ReadValue {
                     value: known.over(below),
                     seq: at,
                 });
@@ -418,7 +418,7 @@ impl KvRead for EmbeddedKv {
             }
             None => Box::pin(async move {
                 let below = view.get(key).await?;
-                Ok(Read {
+                Ok(ReadValue {
                     value: known.over(below),
                     seq: at,
                 })
@@ -426,7 +426,7 @@ impl KvRead for EmbeddedKv {
         }
     }
 
-    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<Page, Error>> {
+    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<ScanPage, Error>> {
         let snapshot = self.hold_moment();
         Box::pin(async move { snapshot.layers.scan(scan).await })
     }
@@ -441,7 +441,7 @@ impl Kv for EmbeddedKv {
         Box::pin(self.commit_batch(batch))
     }
 
-    fn taken(&self) -> Seq {
+    fn last_sequence(&self) -> Seq {
         self.inner.journal.last_seq()
     }
 
@@ -512,15 +512,15 @@ impl EmbeddedKv {
 /// A view that stays; keeps its layers and tells the engine what may not be folded away.
 struct Snapshot {
     inner: Arc<Inner>,
-    layers: Layers,
+    layers: Memtables,
 }
 
 impl KvRead for Snapshot {
-    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Read, Error>> {
+    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<ReadValue, Error>> {
         Box::pin(self.layers.get(key))
     }
 
-    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<Page, Error>> {
+    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<ScanPage, Error>> {
         Box::pin(self.layers.scan(scan))
     }
 }

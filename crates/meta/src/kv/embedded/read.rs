@@ -7,26 +7,26 @@ use bytes::Bytes;
 use dewar_types::Error;
 use parking_lot::RwLock;
 
-use super::layer::{Known, Layer};
+use super::memtable::{Memtable, MemtableLookup};
 use super::{CHANGE_LOG, Inner, State};
 use crate::index::IndexView;
-use crate::kv::{Page, Read, Scan, Seq};
+use crate::kv::{ReadValue, Scan, ScanPage, Seq};
 
 /// Everything that a reader at `at` needs, kept for as long as it reads.
-pub(super) struct Layers {
+pub(super) struct Memtables {
     pub(super) at: Seq,
-    active: Arc<RwLock<Layer>>,
-    frozen: Option<Arc<RwLock<Layer>>>,
+    active: Arc<RwLock<Memtable>>,
+    frozen: Option<Arc<RwLock<Memtable>>>,
     view: Arc<dyn IndexView>,
 }
 
 impl Inner {
-    pub(super) fn layers(&self) -> Layers {
+    pub(super) fn layers(&self) -> Memtables {
         self.layers_of(&self.state.read())
     }
 
-    pub(super) fn layers_of(&self, state: &State) -> Layers {
-        Layers {
+    pub(super) fn layers_of(&self, state: &State) -> Memtables {
+        Memtables {
             // Read under the lock: the index never holds what is beyond it.
             at: self.visible().max(state.view.applied()),
             active: Arc::clone(&state.active),
@@ -38,12 +38,12 @@ impl Inner {
 
 /// What the layers know of a key.
 pub(super) fn look(
-    active: &RwLock<Layer>,
-    frozen: Option<&RwLock<Layer>>,
+    active: &RwLock<Memtable>,
+    frozen: Option<&RwLock<Memtable>>,
     key: &[u8],
     at: Seq,
-) -> Known {
-    let mut known = Known::default();
+) -> MemtableLookup {
+    let mut known = MemtableLookup::default();
     active.read().look(key, at, &mut known);
     if let Some(frozen) = frozen.filter(|_| !known.complete()) {
         frozen.read().look(key, at, &mut known);
@@ -51,15 +51,15 @@ pub(super) fn look(
     known
 }
 
-impl Layers {
-    pub(super) async fn get(&self, key: &[u8]) -> Result<Read, Error> {
+impl Memtables {
+    pub(super) async fn get(&self, key: &[u8]) -> Result<ReadValue, Error> {
         let known = look(&self.active, self.frozen.as_deref(), key, self.at);
         let value = if known.complete() {
             known.over(None)
         } else {
             known.over(self.view.get(key).await?)
         };
-        Ok(Read {
+        Ok(ReadValue {
             value,
             seq: self.at,
         })
@@ -70,10 +70,10 @@ impl Layers {
         look(&self.active, self.frozen.as_deref(), key, Seq::MAX).over(Some(below))
     }
 
-    pub(super) async fn scan(&self, scan: Scan<'_>) -> Result<Page, Error> {
-        let mut page = Page {
+    pub(super) async fn scan(&self, scan: Scan<'_>) -> Result<ScanPage, Error> {
+        let mut page = ScanPage {
             seq: self.at,
-            ..Page::default()
+            ..ScanPage::default()
         };
         if !scan.to.is_empty() && scan.from >= scan.to {
             return Ok(page);
@@ -87,7 +87,7 @@ impl Layers {
     }
 
     /// Takes the index's pairs in portions and merges the layers' keys of the same stretch in.
-    async fn scan_on(&self, scan: &Scan<'_>, page: &mut Page) -> Result<(), Error> {
+    async fn scan_on(&self, scan: &Scan<'_>, page: &mut ScanPage) -> Result<(), Error> {
         let mut from = scan.from.to_vec();
         loop {
             // One more than wanted tells whether there is more.
@@ -111,7 +111,7 @@ impl Layers {
         }
     }
 
-    async fn scan_back(&self, scan: &Scan<'_>, page: &mut Page) -> Result<(), Error> {
+    async fn scan_back(&self, scan: &Scan<'_>, page: &mut ScanPage) -> Result<(), Error> {
         let mut to = scan.to.to_vec();
         loop {
             let limit = scan.limit.saturating_add(1) - page.pairs.len();
@@ -144,7 +144,7 @@ impl Layers {
         to: &[u8],
         limit: usize,
         reverse: bool,
-        page: &mut Page,
+        page: &mut ScanPage,
     ) {
         let active = self.active.read();
         let frozen = self.frozen.as_ref().map(|layer| layer.read());
@@ -171,7 +171,7 @@ impl Layers {
             let under = below
                 .next_if(|(found, _)| *found == key)
                 .map(|(_, value)| value);
-            let mut known = Known::default();
+            let mut known = MemtableLookup::default();
             active.look(&key, self.at, &mut known);
             if let Some(frozen) = &frozen {
                 frozen.look(&key, self.at, &mut known);

@@ -11,7 +11,7 @@ use dewar_types::{BlobId, DiskId, Error, ErrorKind};
 
 use super::{EmbeddedConfig, EmbeddedKv};
 use crate::index::{Entry, Index, IndexView, MemoryIndex};
-use crate::kv::{Batch, Carry, Kv, KvRead, Require, Scan, Seq};
+use crate::kv::{Batch, InlineData, Kv, KvRead, Precondition, Scan, Seq};
 
 fn journal_config(m: usize) -> JournalConfig {
     JournalConfig {
@@ -43,7 +43,7 @@ async fn open(
     world: &SimWorld,
     index: Arc<dyn Index>,
     m: usize,
-) -> Result<(EmbeddedKv, Vec<(Seq, Carry)>), dewar_types::Error> {
+) -> Result<(EmbeddedKv, Vec<(Seq, InlineData)>), dewar_types::Error> {
     open_as(world, index, m, small()).await
 }
 
@@ -52,7 +52,7 @@ async fn open_as(
     index: Arc<dyn Index>,
     m: usize,
     config: EmbeddedConfig,
-) -> Result<(EmbeddedKv, Vec<(Seq, Carry)>), dewar_types::Error> {
+) -> Result<(EmbeddedKv, Vec<(Seq, InlineData)>), dewar_types::Error> {
     let (journal, recovery) = Journal::open(world.env(), disks(world), journal_config(m))
         .await
         .map_err(|error| {
@@ -153,7 +153,7 @@ fn random_batch(chance: &mut Chance, number: u64) -> Batch {
         .adds
         .push((Bytes::from_static(b"c"), 1 + chance.below(3) as i64));
     if chance.below(3) == 0 {
-        batch.carry = Some(Carry {
+        batch.carry = Some(InlineData {
             segment: BlobId(number),
             offset: 0,
             bytes: vec![vec![number as u8; chance.below(3000) as usize + 1].into()],
@@ -285,7 +285,7 @@ fn carries_come_back_at_recovery_until_they_are_released() {
         let hold = kv.journal().hold("segments", 0);
         let mut sent = Vec::new();
         for number in 0..50u64 {
-            let carry = Carry {
+            let carry = InlineData {
                 segment: BlobId(1),
                 offset: number as u32 * 100,
                 bytes: vec![vec![number as u8; 100].into()],
@@ -371,7 +371,7 @@ fn an_emptied_range_is_empty_even_if_the_index_still_has_it() {
             };
             kv.commit(batch).await.expect("committed");
         }
-        let empty = || Require::Empty {
+        let empty = || Precondition::Empty {
             from: Bytes::from_static(b"e"),
             to: Bytes::from_static(b"f"),
         };
@@ -402,7 +402,7 @@ fn an_emptied_range_is_empty_even_if_the_index_still_has_it() {
 fn small_object(n: u64) -> Batch {
     Batch {
         puts: vec![(key(n % 3), n.to_string().into())],
-        carry: Some(Carry {
+        carry: Some(InlineData {
             segment: BlobId(1),
             offset: 0,
             bytes: vec![vec![7; 64 << 10].into()],

@@ -17,7 +17,7 @@ use dewar_env::BoxFuture;
 use dewar_types::{Error, ErrorKind};
 use parking_lot::RwLock;
 
-use super::{Batch, CommitError, Kv, KvRead, Page, Read, Require, Scan, Seq};
+use super::{Batch, CommitError, Kv, KvRead, Precondition, ReadValue, Scan, ScanPage, Seq};
 
 /// A [`Kv`] that forgets everything when it is dropped; cheap to clone, clones share the content.
 #[derive(Clone, Debug, Default)]
@@ -40,12 +40,12 @@ impl MemoryKv {
 }
 
 impl KvRead for MemoryKv {
-    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Read, Error>> {
+    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<ReadValue, Error>> {
         let state = self.state.read();
         Box::pin(ready(Ok(state.get(key, state.last))))
     }
 
-    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<Page, Error>> {
+    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<ScanPage, Error>> {
         let state = self.state.read();
         Box::pin(ready(Ok(state.scan(&scan, state.last))))
     }
@@ -66,7 +66,7 @@ impl Kv for MemoryKv {
         Box::pin(ready(self.state.write().commit(batch)))
     }
 
-    fn taken(&self) -> Seq {
+    fn last_sequence(&self) -> Seq {
         self.state.read().last
     }
 
@@ -109,15 +109,15 @@ struct Version {
 }
 
 impl State {
-    fn get(&self, key: &[u8], at: Seq) -> Read {
+    fn get(&self, key: &[u8], at: Seq) -> ReadValue {
         let value = self.keys.get(key).and_then(|versions| seen(versions, at));
-        Read { value, seq: at }
+        ReadValue { value, seq: at }
     }
 
-    fn scan(&self, scan: &Scan<'_>, at: Seq) -> Page {
-        let mut page = Page {
+    fn scan(&self, scan: &Scan<'_>, at: Seq) -> ScanPage {
+        let mut page = ScanPage {
             seq: at,
-            ..Page::default()
+            ..ScanPage::default()
         };
         if !scan.to.is_empty() && scan.from >= scan.to {
             return page;
@@ -168,10 +168,10 @@ impl State {
         Ok(seq)
     }
 
-    fn holds(&self, require: &Require) -> bool {
+    fn holds(&self, require: &Precondition) -> bool {
         match require {
-            Require::Same { key, value, .. } => self.get(key, self.last).value == *value,
-            Require::Empty { from, to } => {
+            Precondition::Same { key, value, .. } => self.get(key, self.last).value == *value,
+            Precondition::Empty { from, to } => {
                 let any = Scan {
                     from,
                     to,
@@ -180,8 +180,8 @@ impl State {
                 };
                 self.scan(&any, self.last).pairs.is_empty()
             }
-            Require::AtMost { counter, max } => {
-                super::batch::counted(self.get(counter, self.last).value.as_deref()) <= *max
+            Precondition::AtMost { counter, max } => {
+                super::batch::decode_counter(self.get(counter, self.last).value.as_deref()) <= *max
             }
         }
     }
@@ -214,7 +214,7 @@ impl State {
     }
 }
 
-impl Page {
+impl ScanPage {
     /// Takes pairs up to `limit` and notes whether there was one more.
     fn fill(&mut self, pairs: impl Iterator<Item = (Bytes, Bytes)>, limit: usize) {
         for pair in pairs {
@@ -261,11 +261,11 @@ struct Snapshot {
 }
 
 impl KvRead for Snapshot {
-    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Read, Error>> {
+    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<ReadValue, Error>> {
         Box::pin(ready(Ok(self.state.read().get(key, self.seq))))
     }
 
-    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<Page, Error>> {
+    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<ScanPage, Error>> {
         Box::pin(ready(Ok(self.state.read().scan(&scan, self.seq))))
     }
 }

@@ -6,14 +6,14 @@ use dewar_checksum::DigestSet;
 use dewar_types::{Error, ErrorKind, ObjectKey, Timestamp, UploadId, VersionId};
 use minicbor::bytes::ByteVec;
 
+use super::super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::super::condition::Condition;
 use super::super::publish::{NewFile, Published};
 use super::super::record::{
-    ContentCopy, ETag, EncryptionRecord, PartRecord, PartRun, Parts, ShownChecksum, UploadRecord,
-    Verb, VersionFlags, VersionRecord,
+    ChangeKind, ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, PartRecord, PartRun,
+    PartSizes, UploadRecord, VersionFlags, VersionRecord,
 };
-use super::super::stage::{Committed, Stage};
-use super::super::turn::Turn;
+use super::super::retry::ConflictRetry;
 use super::super::{Actor, Bucket, Tree};
 use super::{OpenUpload, StoredPart};
 
@@ -28,13 +28,13 @@ pub struct CompletePart {
 
 /// What the whole is called, worked out from the parts.
 #[derive(Clone, Debug)]
-pub struct Joined {
+pub struct CompletedObject {
     /// ETag of the whole.
     pub etag: ETag,
     /// Digests of the whole.
     pub digests: DigestSet,
     /// The checksum to be shown to readers.
-    pub checksum: Option<ShownChecksum>,
+    pub checksum: Option<DisplayedChecksum>,
     /// How the parts are encrypted.
     pub encryption: Option<EncryptionRecord>,
     /// The parts' checksums, when that one is over them.
@@ -44,8 +44,8 @@ pub struct Joined {
 }
 
 /// Works out what the whole is called from the upload and the numbered parts, in order.
-pub type Join<'a> =
-    dyn Fn(&UploadRecord, &[(u16, &PartRecord)]) -> Result<Joined, Error> + Sync + 'a;
+pub type CompleteFn<'a> =
+    dyn Fn(&UploadRecord, &[(u16, &PartRecord)]) -> Result<CompletedObject, Error> + Sync + 'a;
 
 impl Tree {
     /// Joins parts to a file: their extents in order, no byte copied. Parts that are not listed are
@@ -68,11 +68,11 @@ impl Tree {
         list: &[CompletePart],
         min_part: u64,
         condition: &Condition,
-        join: &Join<'_>,
+        join: &CompleteFn<'_>,
     ) -> Result<Published, Error> {
         check_order(list)?;
         let id = self.ids.version().await?;
-        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let target = self.target(bucket, key).await?;
             let open = match self.open_upload(bucket, key, upload).await {
@@ -100,7 +100,7 @@ impl Tree {
                 .collect();
             let joined = join(&open.record, &named)?;
 
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
             stage.close_upload(&open, &parts).await?;
             let Some(copies) = self.join_copies(&chosen).await? else {
@@ -141,8 +141,8 @@ impl Tree {
             let file = new_file(&open, version);
             let published = stage.place(actor, &target, file).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(published),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(published),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -178,7 +178,7 @@ fn new_file(open: &OpenUpload, version: VersionRecord) -> NewFile {
         group: open.record.group,
         mode: open.record.mode,
         xattrs: BTreeMap::new(),
-        verb: Verb::Complete,
+        verb: ChangeKind::Complete,
         source: None,
     }
 }
@@ -242,7 +242,7 @@ fn choose<'p>(
     Ok(chosen)
 }
 
-fn part_sizes(chosen: &[&StoredPart], digests: Vec<ByteVec>) -> Parts {
+fn part_sizes(chosen: &[&StoredPart], digests: Vec<ByteVec>) -> PartSizes {
     let mut runs: Vec<PartRun> = Vec::new();
     for part in chosen {
         match runs.last_mut() {
@@ -253,7 +253,7 @@ fn part_sizes(chosen: &[&StoredPart], digests: Vec<ByteVec>) -> Parts {
             }),
         }
     }
-    Parts {
+    PartSizes {
         count: chosen.len() as u32,
         runs,
         chunks: 0,

@@ -18,19 +18,19 @@ use dewar_types::{
 };
 use minicbor::bytes::ByteVec;
 
+use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::copy::{CopyOptions, slice};
-use super::publish::Extra;
+use super::publish::DataChanges;
 use super::record::{
-    ContentCopy, ETag, EncryptionRecord, PartRecord, Record, Retention, ShownChecksum,
+    ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, PartRecord, Record, Retention,
     SystemHeaders, UploadChecksum, UploadRecord,
 };
-use super::resolve::Chain;
-use super::stage::{Committed, Stage};
-use super::turn::Turn;
+use super::resolve::ResolvedPath;
+use super::retry::ConflictRetry;
 use super::{Actor, Bucket, Tree, charge, keys};
-use crate::kv::{Read, Require, Scan};
+use crate::kv::{Precondition, ReadValue, Scan};
 
-pub use complete::{CompletePart, Join, Joined};
+pub use complete::{CompleteFn, CompletePart, CompletedObject};
 pub use list::{ListedUpload, PartPage, UploadPage, UploadQuery};
 pub use owners::{OpenUploadEntry, UploadUsage};
 
@@ -92,7 +92,7 @@ impl NewUpload {
         id: UploadId,
         actor: &Actor<'_>,
         initiated: Timestamp,
-        chain: &Chain,
+        chain: &ResolvedPath,
     ) -> UploadRecord {
         UploadRecord {
             spaces: chain.spaces().collect(),
@@ -130,7 +130,7 @@ pub struct NewPart {
     /// Where its bytes are.
     pub copies: Vec<ContentCopy>,
     /// The checksum to be shown to readers.
-    pub checksum: Option<ShownChecksum>,
+    pub checksum: Option<DisplayedChecksum>,
 }
 
 /// What a copied part is called: the caller's to know.
@@ -141,14 +141,14 @@ pub struct PartNames {
     /// Digests of the part.
     pub digests: DigestSet,
     /// The checksum to be shown to readers.
-    pub checksum: Option<ShownChecksum>,
+    pub checksum: Option<DisplayedChecksum>,
 }
 
 /// An upload and the reads that found it.
 pub(super) struct OpenUpload {
-    pub(super) chain: Chain,
+    pub(super) chain: ResolvedPath,
     pub(super) key: Bytes,
-    pub(super) read: Read,
+    pub(super) read: ReadValue,
     pub(super) record: UploadRecord,
 }
 
@@ -174,18 +174,18 @@ impl Tree {
         new: &NewUpload,
     ) -> Result<UploadRecord, Error> {
         let id = self.ids.upload().await?;
-        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let (dirs, _) = key.split();
             let chain = self.resolve(bucket, &dirs).await?;
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
             let record = new.record(id, actor, stage.now(), &chain);
             let key = keys::upload(bucket.id, key.as_str(), id);
             stage.begin_upload(chain, key, record.clone()).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(record),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(record),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -243,17 +243,17 @@ impl Tree {
         upload: UploadId,
         number: u16,
         new: &NewPart,
-        extra: &Extra,
+        extra: &DataChanges,
     ) -> Result<PartRecord, Error> {
         check_number(number)?;
         let id = match new.id {
             Some(id) => id,
             None => self.ids.version().await?,
         };
-        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let open = self.open_upload(bucket, key, upload).await?;
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
             for copy in &new.copies {
                 stage.fresh(&copy.extents);
@@ -270,8 +270,8 @@ impl Tree {
             };
             let record = stage.place_part(&open, number, record).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(record),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(record),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -297,7 +297,7 @@ impl Tree {
     ) -> Result<PartRecord, Error> {
         check_number(number)?;
         let id = self.ids.version().await?;
-        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let open = self.open_upload(bucket, key, upload).await?;
             let Some(mut source) = self.source(from, options).await? else {
@@ -305,7 +305,7 @@ impl Tree {
                 continue;
             };
             let range = range.unwrap_or(ByteRange::whole(source.version.size));
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
             stage.watch_source(&source);
             for copy in &mut source.copies {
@@ -323,8 +323,8 @@ impl Tree {
             };
             let record = stage.place_part(&open, number, record).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(record),
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Done => return Ok(record),
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -359,7 +359,7 @@ impl Tree {
         upload: UploadId,
         due: impl Fn(Timestamp) -> bool,
     ) -> Result<bool, Error> {
-        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let open = self.open_upload(bucket, key, upload).await?;
             let parts = self.all_parts(upload).await?;
@@ -369,17 +369,17 @@ impl Tree {
             })) {
                 return Ok(false);
             }
-            let mut stage = Stage::new(self);
+            let mut stage = BatchBuilder::new(self);
             stage.close_upload(&open, &parts).await?;
             for part in &parts {
                 stage.release(part.record.id, &part.record.copies).await?;
             }
             match stage.commit().await? {
-                Committed::Done => {
+                CommitOutcome::Done => {
                     tracing::debug!(%upload, principal = actor.principal, "upload aborted");
                     return Ok(true);
                 }
-                Committed::Lost => turn.lost().await?,
+                CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
@@ -422,7 +422,7 @@ fn check_number(number: u16) -> Result<(), Error> {
     ))
 }
 
-impl Stage<'_> {
+impl BatchBuilder<'_> {
     async fn place_part(
         &mut self,
         open: &OpenUpload,
@@ -449,13 +449,13 @@ impl Stage<'_> {
     /// An upload begins, under a key at which none is.
     pub(super) async fn begin_upload(
         &mut self,
-        chain: Chain,
+        chain: ResolvedPath,
         key: Bytes,
         record: UploadRecord,
     ) -> Result<(), Error> {
         self.watch(&chain);
         self.put(key.clone(), record.to_value());
-        let read = Read {
+        let read = ReadValue {
             value: None,
             seq: 0,
         };
@@ -485,12 +485,12 @@ impl Stage<'_> {
         let mut from = range.from;
         for part in parts {
             if from < part.key {
-                self.require(Require::Empty {
+                self.require(Precondition::Empty {
                     from,
                     to: part.key.clone(),
                 });
             }
-            self.require(Require::Same {
+            self.require(Precondition::Same {
                 key: part.key.clone(),
                 value: Some(part.value.clone()),
                 read_at: part.seq,
@@ -503,7 +503,7 @@ impl Stage<'_> {
             };
         }
         if from < range.to {
-            self.require(Require::Empty { from, to: range.to });
+            self.require(Precondition::Empty { from, to: range.to });
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use dewar_types::{EntryId, Error, Timestamp, UserId};
 
 use super::super::record::{Counter, Record, UploadRecord};
 use super::super::{Tree, ids, keys};
-use crate::kv::{Page, Scan};
+use crate::kv::{Scan, ScanPage};
 
 /// Counters or uploads read at once.
 const PAGE: usize = 1000;
@@ -121,7 +121,7 @@ impl Tree {
         entries.collect()
     }
 
-    async fn page(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Page, Error> {
+    async fn page(&self, from: &[u8], to: &[u8], limit: usize) -> Result<ScanPage, Error> {
         let scan = Scan {
             from,
             to,
@@ -133,7 +133,7 @@ impl Tree {
 }
 
 /// Where to read on behind a page.
-fn following(page: &Page) -> Option<Bytes> {
+fn following(page: &ScanPage) -> Option<Bytes> {
     let last = page.pairs.last().filter(|_| page.more)?;
     Some(keys::just_after(&last.0))
 }

@@ -15,7 +15,7 @@ pub struct ChangeRecord {
     pub stamp: VersionId,
     /// What happened.
     #[n(1)]
-    pub verb: Verb,
+    pub verb: ChangeKind,
     /// The bucket; 0 above buckets.
     #[n(2)]
     pub bucket: EntryId,
@@ -62,7 +62,7 @@ impl ChangeRecord {
 /// What happened to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
-pub enum Verb {
+pub enum ChangeKind {
     /// A version was written.
     #[n(0)]
     Put,

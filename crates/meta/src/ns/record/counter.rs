@@ -7,7 +7,7 @@ use crate::ns::keys;
 
 /// Whose objects and bytes are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
+pub enum CounterScope {
     /// All buckets of a tenant.
     Tenant(TenantId),
     /// A bucket.
@@ -24,10 +24,10 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counter {
     /// Versions of files, delete markers, uploads in progress, and directories that were made on request.
-    Objects(Scope),
+    Objects(CounterScope),
     /// Bytes of all versions of files and of the parts of uploads in progress, with the metadata of
     /// each version, upload and directory beyond what is free (`METADATA_FREE`).
-    Bytes(Scope),
+    Bytes(CounterScope),
     /// Uploads in progress of a user.
     Uploads(UserId),
     /// What those uploads add to [`Counter::Bytes`].
@@ -41,16 +41,16 @@ impl Counter {
     #[must_use]
     pub fn key(self) -> Bytes {
         let (kind, id) = match self {
-            Self::Objects(Scope::Tenant(id)) => (b'T', id.0),
-            Self::Objects(Scope::Bucket(id)) => (b'B', id.0),
-            Self::Objects(Scope::Space(id)) => (b'S', id.0),
-            Self::Objects(Scope::User(id)) => (b'U', id.0),
-            Self::Objects(Scope::Group(id)) => (b'G', id.0),
-            Self::Bytes(Scope::Tenant(id)) => (b't', id.0),
-            Self::Bytes(Scope::Bucket(id)) => (b'b', id.0),
-            Self::Bytes(Scope::Space(id)) => (b's', id.0),
-            Self::Bytes(Scope::User(id)) => (b'u', id.0),
-            Self::Bytes(Scope::Group(id)) => (b'g', id.0),
+            Self::Objects(CounterScope::Tenant(id)) => (b'T', id.0),
+            Self::Objects(CounterScope::Bucket(id)) => (b'B', id.0),
+            Self::Objects(CounterScope::Space(id)) => (b'S', id.0),
+            Self::Objects(CounterScope::User(id)) => (b'U', id.0),
+            Self::Objects(CounterScope::Group(id)) => (b'G', id.0),
+            Self::Bytes(CounterScope::Tenant(id)) => (b't', id.0),
+            Self::Bytes(CounterScope::Bucket(id)) => (b'b', id.0),
+            Self::Bytes(CounterScope::Space(id)) => (b's', id.0),
+            Self::Bytes(CounterScope::User(id)) => (b'u', id.0),
+            Self::Bytes(CounterScope::Group(id)) => (b'g', id.0),
             Self::Uploads(id) => (b'M', id.0),
             Self::UploadBytes(id) => (b'm', id.0),
             Self::Dead(id) => (b'd', id.0),
@@ -68,15 +68,15 @@ impl Counter {
 
     /// Whose bytes the counter with this key counts; `None` for any other key.
     #[must_use]
-    pub fn scope_of_bytes(key: &[u8]) -> Option<Scope> {
+    pub fn scope_of_bytes(key: &[u8]) -> Option<CounterScope> {
         let (id, kind) = (key.get(2..)?.try_into().ok()?, key.get(1)?);
         let id = u64::from_be_bytes(id);
         let scope = match kind {
-            b't' => Scope::Tenant(TenantId(id)),
-            b'b' => Scope::Bucket(EntryId(id)),
-            b's' => Scope::Space(EntryId(id)),
-            b'u' => Scope::User(UserId(id)),
-            b'g' => Scope::Group(GroupId(id)),
+            b't' => CounterScope::Tenant(TenantId(id)),
+            b'b' => CounterScope::Bucket(EntryId(id)),
+            b's' => CounterScope::Space(EntryId(id)),
+            b'u' => CounterScope::User(UserId(id)),
+            b'g' => CounterScope::Group(GroupId(id)),
             _ => return None,
         };
         (key[0] == keys::COUNTER).then_some(scope)

@@ -3,7 +3,7 @@
 use dewar_types::{EntryId, TenantId, Timestamp, VersionId};
 use minicbor::{Decode, Encode};
 
-use super::{Attributes, Retention, RetentionMode, is_default};
+use super::{EntryAttributes, Retention, RetentionMode, is_default};
 
 /// A directory; a bucket is a directory in its tenant's root.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -11,7 +11,7 @@ use super::{Attributes, Retention, RetentionMode, is_default};
 pub struct DirRecord {
     /// Id, owner, times.
     #[n(0)]
-    pub attributes: Attributes,
+    pub attributes: EntryAttributes,
     /// Whether only the slashes of a key made it: then it is invisible while nothing lives in it,
     /// and reclaimed.
     #[cbor(n(1), skip_if = "is_default")]

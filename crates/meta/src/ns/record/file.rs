@@ -3,7 +3,7 @@
 use dewar_types::{Error, VersionId};
 use minicbor::{Decode, Encode};
 
-use super::{Attributes, DirRecord, Record, VersionRecord, is_default};
+use super::{DirRecord, EntryAttributes, Record, VersionRecord, is_default};
 
 /// A file: its attributes and its current version.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -11,7 +11,7 @@ use super::{Attributes, DirRecord, Record, VersionRecord, is_default};
 pub struct FileRecord {
     /// Id, owner, times.
     #[n(0)]
-    pub attributes: Attributes,
+    pub attributes: EntryAttributes,
     /// The version that a reader gets. Older ones stand in their own table.
     #[n(1)]
     pub current: VersionRecord,
@@ -37,7 +37,7 @@ impl FileRecord {
 pub struct SymlinkRecord {
     /// Id, owner, times.
     #[n(0)]
-    pub attributes: Attributes,
+    pub attributes: EntryAttributes,
     /// Where it points, as it was given.
     #[n(1)]
     pub target: String,
@@ -69,7 +69,7 @@ impl Entry {
 
     /// Id, owner, times.
     #[must_use]
-    pub fn attributes(&self) -> &Attributes {
+    pub fn attributes(&self) -> &EntryAttributes {
         match self {
             Self::File(file) => &file.attributes,
             Self::Dir(dir) => &dir.attributes,

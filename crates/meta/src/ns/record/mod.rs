@@ -28,8 +28,8 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use std::collections::BTreeMap;
 
-pub use change::{ChangeRecord, Verb, VersionSummary};
-pub use counter::{Counter, Scope};
+pub use change::{ChangeKind, ChangeRecord, VersionSummary};
+pub use counter::{Counter, CounterScope};
 pub use dir::{
     BucketSettings, DefaultRetention, DirRecord, HintRecord, HintStep, ObjectLock, QuotaRecord,
     SpaceMark, TenantRecord, Versioning,
@@ -39,8 +39,8 @@ pub use encryption::{EncryptionRecord, KeyHolder};
 pub use file::{Entry, FileRecord, SymlinkRecord};
 pub use upload::{PartRecord, UploadChecksum, UploadRecord};
 pub use version::{
-    ContentCopy, CopyState, ETag, Extent, LongRecord, PartRun, Parts, Retention, RetentionMode,
-    ShownChecksum, Slot, SystemHeaders, VersionFlags, VersionRecord,
+    ContentCopy, CopyState, DisplayedChecksum, ETag, Extent, LongRecord, PartRun, PartSizes,
+    Retention, RetentionMode, Slot, SystemHeaders, VersionFlags, VersionRecord,
 };
 
 /// A kind of value in the catalog.
@@ -136,7 +136,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 /// What every entry has.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub struct Attributes {
+pub struct EntryAttributes {
     /// Its id, which stays through renames.
     #[n(0)]
     pub id: EntryId,

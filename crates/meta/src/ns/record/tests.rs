@@ -80,8 +80,8 @@ fn digests() -> DigestSet {
         .with_crc64nvme(0x0102_0304_0506_0708)
 }
 
-fn attributes() -> Attributes {
-    Attributes {
+fn attributes() -> EntryAttributes {
+    EntryAttributes {
         id: EntryId::new(3, 77),
         owner: UserId(5),
         group: Some(GroupId(6)),
@@ -108,7 +108,7 @@ fn version() -> VersionRecord {
         encryption: None,
         id: VersionId::new(1_800_000_000_123_456_789, 3, 1025),
         size: 70_001_000,
-        etag: ETag::Parts([9; 16], 3),
+        etag: ETag::PartSizes([9; 16], 3),
         modified: Timestamp(1_800_000_000_123_456_789),
         digests: digests(),
         flags: VersionFlags::default(),
@@ -140,7 +140,7 @@ fn version() -> VersionRecord {
                 chunks: 2,
             },
         ],
-        parts: Some(Parts {
+        parts: Some(PartSizes {
             count: 3,
             runs: vec![
                 PartRun {
@@ -158,7 +158,7 @@ fn version() -> VersionRecord {
         }),
         upload: Some(UploadId(1 << 100)),
         storage_class: Some("STANDARD_IA".into()),
-        checksum: Some(ShownChecksum::from(&Composite {
+        checksum: Some(DisplayedChecksum::from(&Composite {
             digest: Digest::new(Algorithm::Sha256, &[3; 32]).unwrap(),
             parts: 3,
         })),
@@ -184,7 +184,7 @@ fn kept_version() -> VersionRecord {
         acl: Some(vec![1, 2, 3].into()),
         owner: Some(UserId(5)),
         group: Some(GroupId(6)),
-        parts: version().parts.map(|parts| Parts {
+        parts: version().parts.map(|parts| PartSizes {
             digests: vec![vec![3; 32].into(), vec![4; 32].into()],
             digest_chunks: 2,
             ..parts
@@ -214,7 +214,7 @@ fn file() -> FileRecord {
 /// What most files are: one slot, a content type, no more.
 fn plain_file() -> FileRecord {
     FileRecord {
-        attributes: Attributes {
+        attributes: EntryAttributes {
             group: None,
             xattrs: BTreeMap::new(),
             ..attributes()
@@ -234,7 +234,7 @@ fn plain_file() -> FileRecord {
             parts: None,
             upload: None,
             storage_class: None,
-            checksum: Some(ShownChecksum::full(Algorithm::Crc64Nvme)),
+            checksum: Some(DisplayedChecksum::full(Algorithm::Crc64Nvme)),
             ..version()
         },
         older: 0,
@@ -371,7 +371,7 @@ fn part() -> PartRecord {
         modified: Timestamp(1_800_000_000_000_000_000),
         digests: digests(),
         copies: plain_file().current.copies,
-        checksum: Some(ShownChecksum::full(Algorithm::Crc32)),
+        checksum: Some(DisplayedChecksum::full(Algorithm::Crc32)),
     }
 }
 
@@ -385,7 +385,7 @@ fn tenant() -> TenantRecord {
 fn change() -> ChangeRecord {
     ChangeRecord {
         stamp: VersionId::new(1_800_000_000_000_000_000, 3, 99),
-        verb: Verb::Rename,
+        verb: ChangeKind::Rename,
         bucket: EntryId(1024),
         parent: EntryId(1025),
         entry: EntryId(1026),
@@ -412,7 +412,7 @@ fn etags_read_as_clients_know_them() {
     let id = VersionId(0xabc);
     assert_eq!(ETag::Md5([0x0f; 16]).text(id), "0f".repeat(16));
     assert_eq!(
-        ETag::Parts([0; 16], 12).text(id),
+        ETag::PartSizes([0; 16], 12).text(id),
         format!("{}-12", "0".repeat(32))
     );
     assert_eq!(ETag::Version.text(id), format!("{id}-0"));
@@ -420,16 +420,19 @@ fn etags_read_as_clients_know_them() {
 
 #[test]
 fn checksums_come_back() {
-    let full = ShownChecksum::full(Algorithm::Crc64Nvme);
+    let full = DisplayedChecksum::full(Algorithm::Crc64Nvme);
     assert_eq!(
         full.value(&digests()).unwrap().0.as_bytes(),
         [1, 2, 3, 4, 5, 6, 7, 8]
     );
-    assert_eq!(ShownChecksum::full(Algorithm::Sha1).value(&digests()), None);
+    assert_eq!(
+        DisplayedChecksum::full(Algorithm::Sha1).value(&digests()),
+        None
+    );
     let composite = version().checksum.unwrap();
     assert_eq!(composite.value(&digests()).unwrap().1, Some(3));
     assert_eq!(
-        ShownChecksum::Full("xxhash3".into()).value(&digests()),
+        DisplayedChecksum::Full("xxhash3".into()).value(&digests()),
         None
     );
 }

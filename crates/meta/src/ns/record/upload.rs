@@ -8,7 +8,7 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
 use super::{
-    ContentCopy, ETag, EncryptionRecord, Retention, ShownChecksum, SystemHeaders, is_default,
+    ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, Retention, SystemHeaders, is_default,
 };
 
 /// A multipart upload: what the version will have besides its content.
@@ -105,7 +105,7 @@ pub struct PartRecord {
     pub copies: Vec<ContentCopy>,
     /// The checksum that the writer asked to be shown to readers.
     #[n(6)]
-    pub checksum: Option<ShownChecksum>,
+    pub checksum: Option<DisplayedChecksum>,
 }
 
 impl PartRecord {

@@ -42,7 +42,7 @@ pub struct VersionRecord {
     pub copies: Vec<ContentCopy>,
     /// How it was cut into parts when it was uploaded so.
     #[n(9)]
-    pub parts: Option<Parts>,
+    pub parts: Option<PartSizes>,
     /// The multipart upload that made it.
     #[n(10)]
     pub upload: Option<UploadId>,
@@ -51,7 +51,7 @@ pub struct VersionRecord {
     pub storage_class: Option<String>,
     /// The checksum that the writer asked to be shown to readers.
     #[n(12)]
-    pub checksum: Option<ShownChecksum>,
+    pub checksum: Option<DisplayedChecksum>,
     /// Tags.
     #[cbor(n(13), skip_if = "is_default")]
     pub tags: BTreeMap<String, String>,
@@ -135,7 +135,7 @@ pub enum ETag {
     Md5(#[cbor(n(0), with = "minicbor::bytes")] [u8; 16]),
     /// MD5 of the parts' MD5s, and how many parts.
     #[n(1)]
-    Parts(
+    PartSizes(
         #[cbor(n(0), with = "minicbor::bytes")] [u8; 16],
         #[n(1)] u16,
     ),
@@ -154,7 +154,7 @@ impl ETag {
         let hex = |bytes: &[u8; 16]| format!("{:032x}", u128::from_be_bytes(*bytes));
         match self {
             Self::Md5(md5) => hex(md5),
-            Self::Parts(md5, count) => format!("{}-{count}", hex(md5)),
+            Self::PartSizes(md5, count) => format!("{}-{count}", hex(md5)),
             Self::Version => format!("{id}-0"),
             Self::Text(text) => text.clone(),
         }
@@ -164,7 +164,7 @@ impl ETag {
 /// The checksum that S3 shows for an object or part. Algorithms go by Dewar's names
 /// ([`Algorithm::name`]).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub enum ShownChecksum {
+pub enum DisplayedChecksum {
     /// Over all bytes; the value stands with the digests.
     #[n(0)]
     Full(#[n(0)] String),
@@ -173,7 +173,7 @@ pub enum ShownChecksum {
     Composite(#[n(0)] String, #[n(1)] ByteVec, #[n(2)] u32),
 }
 
-impl ShownChecksum {
+impl DisplayedChecksum {
     /// The digest of all bytes by this algorithm.
     #[must_use]
     pub fn full(algorithm: Algorithm) -> Self {
@@ -194,7 +194,7 @@ impl ShownChecksum {
     }
 }
 
-impl From<&Composite> for ShownChecksum {
+impl From<&Composite> for DisplayedChecksum {
     fn from(composite: &Composite) -> Self {
         Self::Composite(
             composite.digest.algorithm().name().to_owned(),
@@ -388,7 +388,7 @@ impl Extent {
 /// How a content was cut into parts: sizes in order, equal neighbours as one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub struct Parts {
+pub struct PartSizes {
     /// How many parts.
     #[n(0)]
     pub count: u32,

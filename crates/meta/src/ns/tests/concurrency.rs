@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::engines::Engine;
+use super::engines::TestEngine;
 use super::probe::Probe;
 use super::*;
-use crate::ns::record::Verb;
+use crate::ns::record::ChangeKind;
 
 async fn contended_tree() -> (Tree, Bucket, Probe<MemoryKv>) {
     let kv = Probe::new();
@@ -77,16 +77,23 @@ async fn work(tree: Tree, bucket: Bucket, seed: u64, steps: usize) -> Vec<BlobId
                     Condition::NONE
                 };
                 let done = tree
-                    .publish(&ALICE, &bucket, &to, new, &condition, &Extra::default())
+                    .publish(
+                        &ALICE,
+                        &bucket,
+                        &to,
+                        new,
+                        &condition,
+                        &DataChanges::default(),
+                    )
                     .await;
                 published.extend(tolerate(done).map(|_| blob));
             }
             4 => drop(tolerate(
-                tree.delete(&ALICE, &bucket, &Doomed::key(to.clone()), false)
+                tree.delete(&ALICE, &bucket, &DeleteTarget::key(to.clone()), false)
                     .await,
             )),
             5 => {
-                let list: Vec<_> = (0..5).map(|_| Doomed::key(dice.path())).collect();
+                let list: Vec<_> = (0..5).map(|_| DeleteTarget::key(dice.path())).collect();
                 tolerate(tree.delete_many(&ALICE, &bucket, &list, false).await);
             }
             6 => drop(tolerate(
@@ -146,27 +153,27 @@ async fn replay(tree: &Tree, bucket: &Bucket) -> BTreeMap<String, VersionId> {
     for (seq, change) in tree.changes(0, usize::MAX).await.unwrap() {
         let version = change.version.as_ref().map(|version| version.id);
         match change.verb {
-            Verb::Put | Verb::Copy | Verb::Complete => {
-                if let (Verb::Copy, Some(source)) = (change.verb, &change.source) {
+            ChangeKind::Put | ChangeKind::Copy | ChangeKind::Complete => {
+                if let (ChangeKind::Copy, Some(source)) = (change.verb, &change.source) {
                     assert!(files.contains_key(&below(source)), "{seq}: {change:?}");
                 }
                 let old = files.insert(below(&change.path), version.unwrap());
                 assert_eq!(old, change.replaced, "{seq}: {change:?}");
             }
-            Verb::Delete => {
+            ChangeKind::Delete => {
                 assert_eq!(
                     files.remove(&below(&change.path)),
                     version,
                     "{seq}: {change:?}"
                 );
             }
-            Verb::Rename => {
+            ChangeKind::Rename => {
                 let source = below(change.source.as_ref().unwrap());
                 assert_eq!(files.remove(&source), version, "{seq}: {change:?}");
                 let old = files.insert(below(&change.path), version.unwrap());
                 assert_eq!(old, change.replaced, "{seq}: {change:?}");
             }
-            Verb::RenameDir => {
+            ChangeKind::RenameDir => {
                 let (old, new) = (
                     below(change.source.as_ref().unwrap()) + "/",
                     below(&change.path) + "/",
@@ -183,7 +190,7 @@ async fn replay(tree: &Tree, bucket: &Bucket) -> BTreeMap<String, VersionId> {
                     })
                     .collect();
             }
-            Verb::RemoveDir => {
+            ChangeKind::RemoveDir => {
                 let dir = below(&change.path) + "/";
                 assert!(
                     !files.keys().any(|key| key.starts_with(&dir)),
@@ -214,7 +221,7 @@ async fn any_crowd_leaves_a_sound_catalog() {
 #[tokio::test(start_paused = true)]
 async fn any_crowd_on_the_journal_leaves_a_sound_catalog() {
     for round in 0..4_u64 {
-        let mut engine = Engine::embedded().await;
+        let mut engine = TestEngine::embedded().await;
         let tree = engine.open().await;
         let bucket = make_bucket(&tree, "one").await;
         let published = crowd(&tree, &bucket, round, 40).await;
@@ -372,7 +379,7 @@ async fn one_of_many_creates() {
                         &name,
                         new,
                         &Condition::absent(),
-                        &Extra::default(),
+                        &DataChanges::default(),
                     )
                     .await
                     .map_err(|error| error.kind())
@@ -442,7 +449,7 @@ async fn if_match_loses_no_update() {
         &key("counter"),
         new,
         &Condition::NONE,
-        &Extra::default(),
+        &DataChanges::default(),
     )
     .await
     .unwrap();
@@ -471,7 +478,7 @@ async fn if_match_loses_no_update() {
                             &key("counter"),
                             new,
                             &condition,
-                            &Extra::default(),
+                            &DataChanges::default(),
                         )
                         .await
                     {
@@ -514,9 +521,16 @@ async fn complete_or_abort_but_not_both() {
         };
         for number in [1, 3, 4] {
             let part = new_part().await;
-            tree.put_part(&bucket, &name, upload, number, &part, &Extra::default())
-                .await
-                .unwrap();
+            tree.put_part(
+                &bucket,
+                &name,
+                upload,
+                number,
+                &part,
+                &DataChanges::default(),
+            )
+            .await
+            .unwrap();
         }
         let complete = || {
             let (tree, bucket, name) = (tree.clone(), bucket.clone(), name.clone());
@@ -529,7 +543,7 @@ async fn complete_or_abort_but_not_both() {
                     })
                     .collect();
                 let join = |_: &record::UploadRecord, _: &[(u16, &record::PartRecord)]| {
-                    Ok(Joined {
+                    Ok(CompletedObject {
                         encryption: None,
                         etag: ETag::Text("whole".into()),
                         digests: DIGESTS(),
@@ -566,7 +580,7 @@ async fn complete_or_abort_but_not_both() {
                     upload,
                     2 + round % 4,
                     &part,
-                    &Extra::default(),
+                    &DataChanges::default(),
                 )
                 .await
                 .map(|_| blob)
@@ -630,7 +644,7 @@ async fn parts_and_aborts_that_overtake_each_other_leak_nothing() {
         };
         let (tree, bucket, name) = (tree.clone(), bucket.clone(), name.clone());
         async move {
-            let extra = Extra::default();
+            let extra = DataChanges::default();
             tree.put_part(&bucket, &name, upload, number, &part, &extra)
                 .await
                 .map_err(|error| error.kind())

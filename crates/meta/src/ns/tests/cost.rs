@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::probe::{Counts, Probe};
+use super::probe::{Probe, ProbeCounts};
 use super::*;
 
-async fn probed() -> (Tree, Bucket, Arc<Counts>) {
+async fn probed() -> (Tree, Bucket, Arc<ProbeCounts>) {
     let kv = Probe::new();
     let counts = Arc::clone(&kv.counts);
     let tree = Tree::open(Arc::new(kv), Env::real(), 0).await.unwrap();
@@ -26,7 +26,7 @@ async fn a_put_in_known_directories_reads_the_entry_alone() {
             &key("a/b/c/d"),
             new,
             &Condition::NONE,
-            &Extra::default(),
+            &DataChanges::default(),
         )
         .await
         .unwrap();
@@ -60,7 +60,10 @@ async fn a_thousand_deletes_take_few_batches() {
     for name in &names {
         put(&tree, &bucket, name).await;
     }
-    let list: Vec<_> = names.iter().map(|name| Doomed::key(key(name))).collect();
+    let list: Vec<_> = names
+        .iter()
+        .map(|name| DeleteTarget::key(key(name)))
+        .collect();
     counts.reset();
     let results = tree
         .delete_many(&ALICE, &bucket, &list, false)
@@ -68,7 +71,7 @@ async fn a_thousand_deletes_take_few_batches() {
         .unwrap();
     assert!(results.iter().all(|result| matches!(
         result,
-        Ok(Removed {
+        Ok(DeleteOutcome {
             version: Some(_),
             ..
         })

@@ -8,7 +8,7 @@ use dewar_types::BucketName;
 
 use super::probe::Probe;
 use super::*;
-use crate::ns::record::{DocumentKind, Verb, Versioning};
+use crate::ns::record::{ChangeKind, DocumentKind, Versioning};
 
 async fn set(tree: &Tree, bucket: &Bucket, kind: DocumentKind, text: &'static str) {
     tree.configure_bucket(&ALICE, bucket, |change| {
@@ -110,7 +110,7 @@ async fn a_bucket_with_documents_costs_no_more_reads() {
         &key("new"),
         new,
         &Condition::NONE,
-        &Extra::default(),
+        &DataChanges::default(),
     )
     .await
     .unwrap();
@@ -230,7 +230,7 @@ async fn changes_are_logged_and_refusals_are_not() {
     set(&tree, &bucket, DocumentKind::Lifecycle, "rules").await;
     let log = tree.changes(0, 100).await.unwrap();
     let (seq, last) = log.last().unwrap();
-    assert_eq!(last.verb, Verb::ConfigureBucket);
+    assert_eq!(last.verb, ChangeKind::ConfigureBucket);
     assert_eq!(last.documents, [DocumentKind::Lifecycle]);
     assert_eq!((last.entry, last.path.as_str()), (bucket.id, "/one/"));
     assert_eq!(last.principal, "alice");

@@ -12,7 +12,7 @@ use crate::kv::embedded::{EmbeddedConfig, EmbeddedKv};
 use crate::kv::{Kv, MemoryKv};
 
 /// An engine that can be opened again.
-pub(super) enum Engine {
+pub(super) enum TestEngine {
     /// Memory: opened again, it is as it was.
     Memory(MemoryKv),
     /// Journal and overlay on simulated disks: opened again after a power failure.
@@ -41,7 +41,7 @@ fn disks(world: &SimWorld) -> Vec<(DiskId, Arc<dyn dewar_env::Disk>)> {
         .collect()
 }
 
-impl Engine {
+impl TestEngine {
     pub(super) fn memory() -> Self {
         Self::Memory(MemoryKv::new())
     }

@@ -4,7 +4,7 @@ use dewar_types::{Timestamp, VersionName};
 
 use super::*;
 use crate::ns::record::{
-    DefaultRetention, ObjectLock, Retention, RetentionMode, Scope, Versioning,
+    CounterScope, DefaultRetention, ObjectLock, Retention, RetentionMode, Versioning,
 };
 
 async fn keep(tree: &Tree, bucket: &Bucket, versioning: Versioning) {
@@ -52,10 +52,10 @@ async fn remove(
     bucket: &Bucket,
     name: &str,
     version: Option<VersionName>,
-) -> Result<Removed, ErrorKind> {
-    let doomed = Doomed {
+) -> Result<DeleteOutcome, ErrorKind> {
+    let doomed = DeleteTarget {
         version,
-        ..Doomed::key(key(name))
+        ..DeleteTarget::key(key(name))
     };
     let removed = tree.delete(&ALICE, bucket, &doomed, false).await;
     removed.map_err(|error| error.kind())
@@ -96,7 +96,7 @@ async fn versions_are_kept_and_come_back() {
         .expect("kept");
     assert_eq!(older.file.current.etag, first.version.etag);
     assert_eq!(older.file.attributes.owner, ALICE.user);
-    let usage = tree.usage(Scope::Bucket(bucket.id)).await.unwrap();
+    let usage = tree.usage(CounterScope::Bucket(bucket.id)).await.unwrap();
     assert_eq!((usage.objects, usage.bytes), (3, 20));
     assert_sound(&tree).await;
 
@@ -114,7 +114,7 @@ async fn versions_are_kept_and_come_back() {
     assert_eq!((found.file.older, found.file.current.owner), (0, None));
     // Twice is no error, and changes nothing.
     let again = remove(&tree, &bucket, "d/file", named(&second)).await;
-    assert_eq!(again, Ok(Removed::default()));
+    assert_eq!(again, Ok(DeleteOutcome::default()));
     remove(&tree, &bucket, "d/file", named(&first))
         .await
         .unwrap();
@@ -198,7 +198,7 @@ async fn who_took_longer_is_newer_all_the_same() {
             &key("k"),
             slow,
             &Condition::NONE,
-            &Extra::default(),
+            &DataChanges::default(),
         )
         .await
         .unwrap();
@@ -215,13 +215,13 @@ async fn lists_take_versions_of_one_key_in_one_batch() {
     let mut list = Vec::new();
     for _ in 0..20 {
         let published = put(&tree, &bucket, "d/k").await;
-        list.push(Doomed {
+        list.push(DeleteTarget {
             version: named(&published),
-            ..Doomed::key(key("d/k"))
+            ..DeleteTarget::key(key("d/k"))
         });
     }
     // In the middle a marker is put on top, and the list is out of order.
-    list.insert(7, Doomed::key(key("d/k")));
+    list.insert(7, DeleteTarget::key(key("d/k")));
     list.swap(2, 19);
     let done = tree
         .delete_many(&ALICE, &bucket, &list, false)
@@ -259,9 +259,9 @@ async fn kept_versions_stay() {
     put(&tree, &bucket, "k").await;
     let refused = remove(&tree, &bucket, "k", named(&first)).await;
     assert_eq!(refused, Err(ErrorKind::Locked));
-    let doomed = Doomed {
+    let doomed = DeleteTarget {
         version: named(&first),
-        ..Doomed::key(key("k"))
+        ..DeleteTarget::key(key("k"))
     };
     let set = async |retention, hold| {
         let name = named(&first);
@@ -382,15 +382,15 @@ async fn conditions_of_deletes_see_markers() {
         ..Condition::NONE
     };
     let remove = async |condition| {
-        let doomed = Doomed {
+        let doomed = DeleteTarget {
             condition,
-            ..Doomed::key(key("k"))
+            ..DeleteTarget::key(key("k"))
         };
         let removed = tree.delete(&ALICE, &bucket, &doomed, false).await;
         removed.map_err(|error| error.kind())
     };
     // Where there is nothing, a condition is about nothing.
-    assert_eq!(remove(matching("x")).await, Ok(Removed::default()));
+    assert_eq!(remove(matching("x")).await, Ok(DeleteOutcome::default()));
     put(&tree, &bucket, "k").await;
     assert_eq!(remove(matching("x")).await, Err(ErrorKind::Precondition));
     assert!(remove(matching("k")).await.unwrap().marker.is_some());

@@ -291,7 +291,7 @@ async fn a_page_looks_at_few_dead_names() {
     .unwrap();
     put(&tree, &bucket, "a").await;
     for n in 0..25 {
-        let doomed = Doomed::key(key(&format!("dead/{n:02}")));
+        let doomed = DeleteTarget::key(key(&format!("dead/{n:02}")));
         tree.delete(&ALICE, &bucket, &doomed, false).await.unwrap();
     }
     put(&tree, &bucket, "dead/live").await;
@@ -333,7 +333,7 @@ async fn a_page_looks_at_few_dead_names() {
     assert_eq!(shown, ["a", "z"]);
     // A cheap page asks nobody, one that passes over many names does.
     let list: Vec<_> = (0..2010)
-        .map(|n| Doomed::key(key(&format!("e{n:04}"))))
+        .map(|n| DeleteTarget::key(key(&format!("e{n:04}"))))
         .collect();
     let marked = tree.delete_many(&ALICE, &bucket, &list, false).await;
     marked.unwrap();
@@ -361,9 +361,9 @@ impl ListGate for Refuse {
 
 async fn delete_all_versions(tree: &Tree, bucket: &Bucket, name: &str) {
     let found = tree.lookup(bucket, &key(name)).await.unwrap();
-    let doomed = Doomed {
+    let doomed = DeleteTarget {
         version: Some(found.expect("there").file.current.name()),
-        ..Doomed::key(key(name))
+        ..DeleteTarget::key(key(name))
     };
     tree.delete(&ALICE, bucket, &doomed, false).await.unwrap();
 }

@@ -80,14 +80,14 @@ pub(super) async fn put(tree: &Tree, bucket: &Bucket, name: &str) -> Published {
         &key(name),
         new,
         &Condition::NONE,
-        &Extra::default(),
+        &DataChanges::default(),
     )
     .await
     .expect("nothing hinders it")
 }
 
 pub(super) async fn delete(tree: &Tree, bucket: &Bucket, name: &str) -> Option<VersionRecord> {
-    tree.delete(&ALICE, bucket, &Doomed::key(key(name)), false)
+    tree.delete(&ALICE, bucket, &DeleteTarget::key(key(name)), false)
         .await
         .expect("nothing hinders it")
         .version

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use dewar_types::UploadId;
 use proptest::prelude::*;
 
-use super::super::record::Scope;
-use super::engines::Engine;
+use super::super::record::CounterScope;
+use super::engines::TestEngine;
 use super::model_ops::{Op, World, op};
 use super::*;
 
@@ -237,7 +237,7 @@ async fn compare(world: &World) {
     for (bucket, model) in world.buckets.iter().zip(&world.models) {
         let usage = world
             .tree
-            .usage(Scope::Bucket(bucket.id))
+            .usage(CounterScope::Bucket(bucket.id))
             .await
             .expect("reads");
         let parts = model.uploads.values().flat_map(BTreeMap::values);
@@ -277,8 +277,8 @@ async fn compare(world: &World) {
         }
     }
     for scope in [
-        Scope::Tenant(Tenant::default_tenant().id),
-        Scope::User(ALICE.user),
+        CounterScope::Tenant(Tenant::default_tenant().id),
+        CounterScope::User(ALICE.user),
     ] {
         let usage = world.tree.usage(scope).await.expect("reads");
         assert_eq!((usage.objects, usage.bytes), (objects, bytes), "{scope:?}");
@@ -294,7 +294,7 @@ async fn compare(world: &World) {
     }
 }
 
-async fn story(engine: Engine, ops: Vec<(Op, usize, Ask)>) {
+async fn story(engine: TestEngine, ops: Vec<(Op, usize, Ask)>) {
     let mut world = World::new(engine).await;
     for (step, (op, choice, ask)) in ops.into_iter().enumerate() {
         world.step(step, op, choice).await;
@@ -337,7 +337,7 @@ proptest! {
 
     #[test]
     fn the_tree_is_what_s3_says(ops in stories(70)) {
-        runtime().block_on(story(Engine::memory(), ops));
+        runtime().block_on(story(TestEngine::memory(), ops));
     }
 }
 
@@ -347,6 +347,6 @@ proptest! {
     /// The same on the journal, where opening again means a power failure.
     #[test]
     fn the_tree_survives_power_failures(ops in stories(70)) {
-        runtime().block_on(async { story(Engine::embedded().await, ops).await });
+        runtime().block_on(async { story(TestEngine::embedded().await, ops).await });
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dewar_types::{ByteRange, ErrorKind, UploadId};
 use proptest::prelude::*;
 
-use super::engines::Engine;
+use super::engines::TestEngine;
 use super::model::{ModelBucket, ModelFile, ModelPart};
 use super::*;
 use crate::ns::record::{ContentCopy, SystemHeaders};
@@ -183,7 +183,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
 
 /// The tree, the models, and what was ever written.
 pub(super) struct World {
-    engine: Engine,
+    engine: TestEngine,
     pub(super) tree: Tree,
     pub(super) buckets: Vec<Bucket>,
     pub(super) models: Vec<ModelBucket>,
@@ -208,7 +208,7 @@ fn parent_of(path: &str) -> &str {
 }
 
 impl World {
-    pub(super) async fn new(mut engine: Engine) -> Self {
+    pub(super) async fn new(mut engine: TestEngine) -> Self {
         let tree = engine.open().await;
         let buckets = vec![
             make_bucket(&tree, "one").await,
@@ -377,9 +377,9 @@ impl World {
                 key: k,
                 condition,
             } => {
-                let doomed = Doomed {
+                let doomed = DeleteTarget {
                     condition: self.condition(bucket, &k, condition),
-                    ..Doomed::key(key(&k))
+                    ..DeleteTarget::key(key(&k))
                 };
                 let result = self
                     .tree
@@ -401,7 +401,7 @@ impl World {
                 }
             }
             Op::DeleteMany { bucket, keys } => {
-                let list: Vec<_> = keys.iter().map(|k| Doomed::key(key(k))).collect();
+                let list: Vec<_> = keys.iter().map(|k| DeleteTarget::key(key(k))).collect();
                 let results = self
                     .tree
                     .delete_many(&ALICE, &self.buckets[bucket], &list, false)
@@ -539,7 +539,7 @@ impl World {
                         id,
                         number,
                         &new,
-                        &Extra::default(),
+                        &DataChanges::default(),
                     )
                     .await
                     .expect("puts");
@@ -607,7 +607,7 @@ impl World {
                 &key(&k),
                 new,
                 &condition,
-                &Extra::default(),
+                &DataChanges::default(),
             )
             .await;
         let expected = self.judge(bucket, &k, cond);
@@ -909,7 +909,7 @@ impl World {
         let condition = self.condition(bucket, &k, cond);
         let joined = etag.clone();
         let join = move |_: &record::UploadRecord, _: &[(u16, &record::PartRecord)]| {
-            Ok(Joined {
+            Ok(CompletedObject {
                 encryption: None,
                 etag: ETag::Text(joined.clone()),
                 digests: DIGESTS(),

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::engines::Engine;
+use super::engines::TestEngine;
 use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_directory_that_moves_after_its_mover_was_told_of_a_failure_is_found_where_it_is() {
-    let mut engine = Engine::embedded().await;
+    let mut engine = TestEngine::embedded().await;
     let tree = engine.open().await;
     let bucket = make_bucket(&tree, "one").await;
     put(&tree, &bucket, "d/a").await;
-    let Engine::Embedded { world, .. } = &engine else {
+    let TestEngine::Embedded { world, .. } = &engine else {
         panic!("it has disks");
     };
     world.disks().iter().for_each(|disk| disk.hang());

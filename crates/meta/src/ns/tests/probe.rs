@@ -7,10 +7,10 @@ use bytes::Bytes;
 use dewar_env::BoxFuture;
 
 use super::*;
-use crate::kv::{Batch, CommitError, Kv, KvRead, Page, Scan, Seq};
+use crate::kv::{Batch, CommitError, Kv, KvRead, Scan, ScanPage, Seq};
 
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct ProbeCounts {
     pub(super) gets: AtomicUsize,
     pub(super) scans: AtomicUsize,
     pub(super) pairs: AtomicUsize,
@@ -23,7 +23,7 @@ pub(super) struct Counts {
     pub(super) gate: parking_lot::Mutex<Option<Arc<tokio::sync::Notify>>>,
 }
 
-impl Counts {
+impl ProbeCounts {
     pub(super) fn reset(&self) {
         for count in [&self.gets, &self.scans, &self.pairs, &self.commits] {
             count.store(0, Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl Counts {
 #[derive(Clone)]
 pub(super) struct Probe<K> {
     inner: K,
-    pub(super) counts: Arc<Counts>,
+    pub(super) counts: Arc<ProbeCounts>,
 }
 
 impl Probe<MemoryKv> {
@@ -64,12 +64,12 @@ impl Probe<MemoryKv> {
 }
 
 impl KvRead for Probe<Arc<dyn KvRead>> {
-    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Read, Error>> {
+    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<ReadValue, Error>> {
         self.counts.gets.fetch_add(1, Ordering::Relaxed);
         self.inner.get(key)
     }
 
-    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<Page, Error>> {
+    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<ScanPage, Error>> {
         Box::pin(async move {
             self.counts.scans.fetch_add(1, Ordering::Relaxed);
             let page = self.inner.scan(scan).await?;
@@ -82,7 +82,7 @@ impl KvRead for Probe<Arc<dyn KvRead>> {
 }
 
 impl KvRead for Probe<MemoryKv> {
-    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Read, Error>> {
+    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<ReadValue, Error>> {
         Box::pin(async move {
             self.counts.turn().await;
             self.counts.gets.fetch_add(1, Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl KvRead for Probe<MemoryKv> {
         })
     }
 
-    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<Page, Error>> {
+    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<ScanPage, Error>> {
         Box::pin(async move {
             self.counts.turn().await;
             self.counts.scans.fetch_add(1, Ordering::Relaxed);
@@ -137,8 +137,8 @@ impl Kv for Probe<MemoryKv> {
         })
     }
 
-    fn taken(&self) -> Seq {
-        self.inner.taken()
+    fn last_sequence(&self) -> Seq {
+        self.inner.last_sequence()
     }
 
     fn changes(&self, after: Seq, limit: usize) -> BoxFuture<'_, Result<Vec<(Seq, Bytes)>, Error>> {

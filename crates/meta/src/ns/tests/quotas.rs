@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dewar_types::{ErrorKind, GroupId, VersionName};
 
 use super::*;
-use crate::ns::record::{Counter, Scope, Versioning};
+use crate::ns::record::{Counter, CounterScope, Versioning};
 
 fn bytes(max: u64) -> Quota {
     Quota {
@@ -32,7 +32,7 @@ async fn fill(tree: &Tree, bucket: &Bucket, name: &str, size: u64) -> Result<(),
             &key(name),
             new,
             &Condition::NONE,
-            &Extra::default(),
+            &DataChanges::default(),
         )
         .await;
     published.map(drop).map_err(|error| error.kind())
@@ -51,7 +51,7 @@ async fn a_bucket_takes_what_fits() {
     let tree = tree_on(&kv).await;
     let bucket = make_bucket(&tree, "one").await;
     let other = make_bucket(&tree, "two").await;
-    let scope = Scope::Bucket(bucket.id);
+    let scope = CounterScope::Bucket(bucket.id);
     tree.limit(scope, bytes(10)).await.unwrap();
     assert_eq!(fill(&tree, &bucket, "a", 6).await, Ok(()));
     assert_eq!(room(&tree, &bucket, "b", 5).await, FULL);
@@ -82,15 +82,15 @@ async fn a_bucket_takes_what_fits() {
 #[tokio::test]
 async fn whoever_owns_it_and_its_tenant_are_limited_too() {
     let (tree, bucket) = tree().await;
-    tree.limit(Scope::User(ALICE.user), objects(1))
+    tree.limit(CounterScope::User(ALICE.user), objects(1))
         .await
         .unwrap();
     assert_eq!(fill(&tree, &bucket, "a", 1).await, Ok(()));
     assert_eq!(fill(&tree, &bucket, "b", 1).await, FULL);
-    tree.limit(Scope::User(ALICE.user), Quota::default())
+    tree.limit(CounterScope::User(ALICE.user), Quota::default())
         .await
         .unwrap();
-    tree.limit(Scope::Tenant(bucket.tenant.id), bytes(3))
+    tree.limit(CounterScope::Tenant(bucket.tenant.id), bytes(3))
         .await
         .unwrap();
     assert_eq!(fill(&tree, &bucket, "b", 2).await, Ok(()));
@@ -103,12 +103,12 @@ async fn a_group_is_charged_for_what_is_put_where_it_owns() {
     let tree = tree_on(&kv).await;
     let bucket = make_bucket(&tree, "one").await;
     let (group, other) = (GroupId(77), GroupId(78));
-    let scope = Scope::Group(group);
+    let scope = CounterScope::Group(group);
     fill(&tree, &bucket, "d/before", 7).await.unwrap();
     tree.set_group(&ALICE, &bucket, Some(&key("d")), Some(group))
         .await
         .unwrap();
-    let of = async |tree: &Tree, group| tree.usage(Scope::Group(group)).await.unwrap();
+    let of = async |tree: &Tree, group| tree.usage(CounterScope::Group(group)).await.unwrap();
     assert_eq!(of(&tree, group).await, Usage::default());
     tree.limit(scope, bytes(20)).await.unwrap();
     assert_eq!(fill(&tree, &bucket, "d/x/y/a", 10).await, Ok(()));
@@ -165,7 +165,7 @@ async fn a_space_takes_what_fits_wherever_it_goes() {
         .limit_space(&ALICE, &bucket, &key("s"), bytes(20))
         .await
         .unwrap();
-    assert_eq!(tree.usage(Scope::Space(id)).await.unwrap().bytes, 10);
+    assert_eq!(tree.usage(CounterScope::Space(id)).await.unwrap().bytes, 10);
     assert_eq!(fill(&tree, &bucket, "s/x/a", 11).await, FULL);
     assert_eq!(room(&tree, &bucket, "s/x/a", 11).await, FULL);
     assert_eq!(fill(&tree, &bucket, "s/x/a", 10).await, Ok(()));
@@ -209,7 +209,7 @@ async fn a_count_that_was_cut_short_is_made_later() {
         .mark_space(&ALICE, &bucket, &key("s"), bytes(20))
         .await
         .unwrap();
-    let used = async || tree.usage(Scope::Space(id)).await.unwrap().bytes;
+    let used = async || tree.usage(CounterScope::Space(id)).await.unwrap().bytes;
     assert_eq!(used().await, 0);
     let count = async |path: &str| tree.count_if_uncounted(&bucket, &key(path)).await.unwrap();
     assert!(count("s").await);
@@ -221,7 +221,7 @@ async fn a_count_that_was_cut_short_is_made_later() {
 #[tokio::test]
 async fn many_at_once_fill_it_to_the_last_byte() {
     let (tree, bucket) = tree().await;
-    tree.limit(Scope::Bucket(bucket.id), bytes(7))
+    tree.limit(CounterScope::Bucket(bucket.id), bytes(7))
         .await
         .unwrap();
     let tree = Arc::new(tree);
@@ -254,21 +254,21 @@ async fn removing_a_delete_marker_is_no_putting() {
     .unwrap();
     put(&tree, &bucket, "a").await;
     let marker = tree
-        .delete(&ALICE, &bucket, &Doomed::key(key("a")), false)
+        .delete(&ALICE, &bucket, &DeleteTarget::key(key("a")), false)
         .await
         .unwrap();
     put(&tree, &bucket, "b").await;
-    tree.limit(Scope::Bucket(bucket.id), objects(1))
+    tree.limit(CounterScope::Bucket(bucket.id), objects(1))
         .await
         .unwrap();
     assert_eq!(fill(&tree, &bucket, "c", 0).await, FULL);
     let marker = marker.marker.expect("a marker").id;
-    let doomed = Doomed {
+    let doomed = DeleteTarget {
         version: Some(VersionName::Id(marker)),
-        ..Doomed::key(key("a"))
+        ..DeleteTarget::key(key("a"))
     };
     tree.delete(&ALICE, &bucket, &doomed, false).await.unwrap();
-    let usage = tree.usage(Scope::Bucket(bucket.id)).await.unwrap();
+    let usage = tree.usage(CounterScope::Bucket(bucket.id)).await.unwrap();
     assert_eq!(usage.objects, 2);
 }
 
@@ -281,7 +281,7 @@ async fn keeping(tree: &Tree, bucket: &Bucket) {
     .unwrap();
 }
 
-async fn used(tree: &Tree, scope: Scope) -> (u64, u64) {
+async fn used(tree: &Tree, scope: CounterScope) -> (u64, u64) {
     let usage = tree.usage(scope).await.unwrap();
     (usage.objects, usage.bytes)
 }
@@ -305,7 +305,7 @@ async fn fill_with(
             &key(name),
             new,
             &Condition::NONE,
-            &Extra::default(),
+            &DataChanges::default(),
         )
         .await;
     published.map(drop).map_err(|error| error.kind())
@@ -316,7 +316,7 @@ async fn fill_with(
 async fn versions_markers_and_their_metadata_count() {
     let (tree, bucket) = tree().await;
     keeping(&tree, &bucket).await;
-    let scope = Scope::Bucket(bucket.id);
+    let scope = CounterScope::Bucket(bucket.id);
     assert_eq!(fill_with(&tree, &bucket, "a", 2048).await, Ok(()));
     assert_eq!(used(&tree, scope).await, (1, 0));
     assert_eq!(fill_with(&tree, &bucket, "a", 3048).await, Ok(()));
@@ -362,7 +362,7 @@ async fn versions_markers_and_their_metadata_count() {
     // extended attributes stay with it.
     tree.limit(scope, objects(3)).await.unwrap();
     let mark = async |name: &str| {
-        let doomed = Doomed::key(key(name));
+        let doomed = DeleteTarget::key(key(name));
         let done = tree.delete(&ALICE, &bucket, &doomed, false);
         done.await.map(drop).map_err(|error| error.kind())
     };
@@ -374,7 +374,7 @@ async fn versions_markers_and_their_metadata_count() {
     // In a list only that one is refused.
     tree.limit(scope, objects(5)).await.unwrap();
     assert_eq!(fill(&tree, &bucket, "b", 1).await, Ok(()));
-    let list = [Doomed::key(key("none")), Doomed::key(key("b"))];
+    let list = [DeleteTarget::key(key("none")), DeleteTarget::key(key("b"))];
     let done = tree.delete_many(&ALICE, &bucket, &list, false).await;
     let done: Vec<_> = done.unwrap().into_iter().collect();
     let kinds: Vec<_> = done
@@ -405,7 +405,7 @@ async fn uploads_and_their_parts_count() {
         .limit_space(&ALICE, &bucket, &key("s"), bytes(100))
         .await
         .unwrap();
-    let (space, user) = (Scope::Space(id), Scope::User(ALICE.user));
+    let (space, user) = (CounterScope::Space(id), CounterScope::User(ALICE.user));
     let k = key("s/upload");
     let new = NewUpload {
         metadata: text(2050),
@@ -416,7 +416,7 @@ async fn uploads_and_their_parts_count() {
     assert_eq!(used(&tree, space).await, (2, 12));
     let add = async |number: u16, size: u64| {
         let part = part(&tree, size).await;
-        let extra = Extra::default();
+        let extra = DataChanges::default();
         let done = tree.put_part(&bucket, &k, upload, number, &part, &extra);
         done.await.map(drop).map_err(|error| error.kind())
     };
@@ -450,7 +450,7 @@ async fn uploads_and_their_parts_count() {
         etag: "38".into(),
     }];
     let join = |_: &record::UploadRecord, _: &[(u16, &record::PartRecord)]| {
-        Ok(Joined {
+        Ok(CompletedObject {
             etag: ETag::Text("whole".into()),
             digests: DIGESTS(),
             checksum: None,
@@ -477,7 +477,7 @@ async fn an_upload_outlives_its_space() {
     put(&tree, &bucket, "s/before").await;
     let none = Quota::default();
     let limited = tree.limit_space(&ALICE, &bucket, &key("s"), none).await;
-    let space = Scope::Space(limited.unwrap());
+    let space = CounterScope::Space(limited.unwrap());
     let k = key("s/upload");
     let new = NewUpload::default();
     let begin = async || {
@@ -486,7 +486,7 @@ async fn an_upload_outlives_its_space() {
     };
     let add = async |upload, size| {
         let part = part(&tree, size).await;
-        let extra = Extra::default();
+        let extra = DataChanges::default();
         tree.put_part(&bucket, &k, upload, 1, &part, &extra)
             .await
             .unwrap();
@@ -532,7 +532,7 @@ async fn an_upload_is_as_old_as_its_last_part() {
         .unwrap();
     let part = part(&tree, 5).await;
     let part = tree
-        .put_part(&bucket, &k, upload.id, 1, &part, &Extra::default())
+        .put_part(&bucket, &k, upload.id, 1, &part, &DataChanges::default())
         .await
         .unwrap();
     let ended = async |before| {
@@ -545,7 +545,7 @@ async fn an_upload_is_as_old_as_its_last_part() {
     assert_eq!(page[0].upload.id, upload.id);
     assert_eq!(tree.uploads_after(Some(&page[0]), 10).await.unwrap(), []);
     assert!(ended(dewar_types::Timestamp(part.modified.0 + 1)).await);
-    assert_eq!(used(&tree, Scope::User(ALICE.user)).await, (0, 0));
+    assert_eq!(used(&tree, CounterScope::User(ALICE.user)).await, (0, 0));
     assert_sound(&tree).await;
 }
 
@@ -569,14 +569,21 @@ async fn counters_of_an_older_release_are_made_right() {
         .await
         .unwrap();
     let new = part(&tree, 77).await;
-    tree.put_part(&bucket, &key("u"), upload.id, 1, &new, &Extra::default())
-        .await
-        .unwrap();
+    tree.put_part(
+        &bucket,
+        &key("u"),
+        upload.id,
+        1,
+        &new,
+        &DataChanges::default(),
+    )
+    .await
+    .unwrap();
     let scopes = [
-        Scope::Tenant(bucket.tenant.id),
-        Scope::Bucket(bucket.id),
-        Scope::Space(space),
-        Scope::User(ALICE.user),
+        CounterScope::Tenant(bucket.tenant.id),
+        CounterScope::Bucket(bucket.id),
+        CounterScope::Space(space),
+        CounterScope::User(ALICE.user),
     ];
     // As it counted: readable files and their bytes.
     for scope in scopes {
@@ -626,7 +633,7 @@ async fn counters_of_an_older_release_are_made_right() {
 #[tokio::test]
 async fn directories_and_their_attributes_count() {
     let (tree, bucket) = tree().await;
-    let scope = Scope::Bucket(bucket.id);
+    let scope = CounterScope::Bucket(bucket.id);
     let make = async |path: &str| {
         let options = DirOptions {
             group: None,
@@ -651,7 +658,7 @@ async fn directories_and_their_attributes_count() {
         .limit_space(&ALICE, &bucket, &key("a"), objects(4))
         .await
         .unwrap();
-    let space = Scope::Space(space);
+    let space = CounterScope::Space(space);
     // The directory that is limited counts above itself.
     assert_eq!(used(&tree, space).await, (1, 0));
     assert_eq!(used(&tree, scope).await, (2, 0));
@@ -700,14 +707,14 @@ async fn directories_and_their_attributes_count() {
         .limit_space(&ALICE, &bucket, &key("a/b"), objects(9))
         .await
         .unwrap();
-    let inner = Scope::Space(inner);
+    let inner = CounterScope::Space(inner);
     assert_eq!(used(&tree, inner).await, (1, 0));
     let emptied = tree.delete_bucket(&ALICE, &bucket, Emptiness::DirectoriesOnly);
     emptied.await.unwrap();
-    for scope in [inner, space, scope, Scope::User(ALICE.user)] {
+    for scope in [inner, space, scope, CounterScope::User(ALICE.user)] {
         assert_eq!(used(&tree, scope).await, (0, 0), "{scope:?}");
     }
-    let tenant = Scope::Tenant(bucket.tenant.id);
+    let tenant = CounterScope::Tenant(bucket.tenant.id);
     assert_eq!(used(&tree, tenant).await, (0, 0));
     assert_sound(&tree).await;
 }
@@ -753,9 +760,9 @@ async fn a_bucket_of_directories_can_be_deleted() {
     assert_eq!(delete_bucket(Emptiness::Bare).await, refused);
     assert_eq!(delete_bucket(Emptiness::DirectoriesOnly).await, Ok(()));
     assert_eq!(tree.all_quotas().await.unwrap(), []);
-    let counter = Counter::Bytes(Scope::Space(id)).key();
+    let counter = Counter::Bytes(CounterScope::Space(id)).key();
     assert_eq!(tree.kv().get(&counter).await.unwrap().value, None);
-    assert_eq!(used(&tree, Scope::User(ALICE.user)).await, (0, 0));
+    assert_eq!(used(&tree, CounterScope::User(ALICE.user)).await, (0, 0));
     assert_sound(&tree).await;
 }
 
@@ -773,7 +780,7 @@ async fn open_writers_reserve_what_they_write() {
         .limit_space(&ALICE, &bucket, &key("s"), bytes(100))
         .await
         .unwrap();
-    for scope in [Scope::User(owner), Scope::Bucket(bucket.id)] {
+    for scope in [CounterScope::User(owner), CounterScope::Bucket(bucket.id)] {
         tree.limit(scope, bytes(1000)).await.unwrap();
     }
     let reserve = async |writer: &mut Reservation, bytes| {
@@ -797,8 +804,8 @@ async fn open_writers_reserve_what_they_write() {
     assert!(said.contains("take 62 bytes"), "{said}");
     drop(writer);
     assert_eq!(fill(&tree, &bucket, "s/more2", 61).await, Ok(()));
-    assert_eq!(used(&tree, Scope::Space(space)).await, (3, 100));
-    for scope in [Scope::Space(space), Scope::User(owner)] {
+    assert_eq!(used(&tree, CounterScope::Space(space)).await, (3, 100));
+    for scope in [CounterScope::Space(space), CounterScope::User(owner)] {
         assert_eq!(tree.quotas.reserved.bytes(scope), 0);
     }
     assert_sound(&tree).await;
@@ -810,7 +817,7 @@ async fn a_writer_has_the_room_of_what_it_replaces_once() {
     let (tree, bucket) = tree().await;
     let k = key("a");
     fill(&tree, &bucket, "a", 80).await.unwrap();
-    tree.limit(Scope::Bucket(bucket.id), bytes(100))
+    tree.limit(CounterScope::Bucket(bucket.id), bytes(100))
         .await
         .unwrap();
     let there = tree.lookup(&bucket, &k).await.unwrap().unwrap().file;
@@ -843,7 +850,7 @@ async fn a_large_version_makes_little_room_for_its_successor() {
     let (tree, bucket) = tree().await;
     let (k, mib) = (key("a"), 1 << 20);
     fill(&tree, &bucket, "a", 40 * mib).await.unwrap();
-    tree.limit(Scope::Bucket(bucket.id), bytes(60 * mib))
+    tree.limit(CounterScope::Bucket(bucket.id), bytes(60 * mib))
         .await
         .unwrap();
     let there = tree.lookup(&bucket, &k).await.unwrap().unwrap().file;

@@ -3,7 +3,7 @@
 use dewar_types::{BucketName, ByteRange, TenantName};
 
 use super::*;
-use crate::ns::record::{ContentCopy, Scope, Verb};
+use crate::ns::record::{ChangeKind, ContentCopy, CounterScope};
 
 fn name(text: &str) -> BucketName {
     BucketName::new(text).unwrap()
@@ -156,9 +156,16 @@ async fn a_bucket_goes_when_nothing_is_in_it() {
                 copies: copy,
                 checksum: None,
             };
-            tree.put_part(&bucket, &key("u/0"), upload.id, 1, &part, &Extra::default())
-                .await
-                .unwrap();
+            tree.put_part(
+                &bucket,
+                &key("u/0"),
+                upload.id,
+                1,
+                &part,
+                &DataChanges::default(),
+            )
+            .await
+            .unwrap();
         }
     }
     tree.delete_bucket(&ALICE, &bucket, Emptiness::Bare)
@@ -187,7 +194,7 @@ async fn a_bucket_goes_when_nothing_is_in_it() {
             &key("k"),
             wrote,
             &Condition::NONE,
-            &Extra::default(),
+            &DataChanges::default(),
         )
         .await
         .unwrap_err();
@@ -275,7 +282,7 @@ async fn ten_thousand_parts_become_one_file() {
             upload.id,
             number,
             &part,
-            &Extra::default(),
+            &DataChanges::default(),
         )
         .await
         .unwrap();
@@ -285,9 +292,9 @@ async fn ten_thousand_parts_become_one_file() {
         });
     }
     let join = |_: &record::UploadRecord, parts: &[(u16, &record::PartRecord)]| {
-        Ok(Joined {
+        Ok(CompletedObject {
             encryption: None,
-            etag: ETag::Parts([1; 16], parts.len() as u16),
+            etag: ETag::PartSizes([1; 16], parts.len() as u16),
             digests: DIGESTS(),
             checksum: None,
             part_digests: Vec::new(),
@@ -356,7 +363,7 @@ async fn records_of_the_data_layer_ride_along() {
     let (tree, bucket) = tree().await;
     let new = content(&tree, 10, "x").await;
     let blob = new.copies[0].extents[0].blob;
-    let extra = Extra::default().blob(blob, Bytes::from_static(b"layout"));
+    let extra = DataChanges::default().blob(blob, Bytes::from_static(b"layout"));
     // A refused put leaves nothing behind.
     put(&tree, &bucket, "k").await;
     let refused = tree
@@ -409,7 +416,7 @@ async fn groups_and_spaces_are_counted() {
         &key("s/t/k"),
         new,
         &Condition::NONE,
-        &Extra::default(),
+        &DataChanges::default(),
     )
     .await
     .unwrap();
@@ -431,12 +438,12 @@ async fn groups_and_spaces_are_counted() {
     assert_sound(&tree).await;
     let objects = async |scope| tree.usage(scope).await.unwrap().objects;
     // The inner directory counts too.
-    assert_eq!(objects(Scope::Space(outer)).await, 4);
-    assert_eq!(objects(Scope::Space(inner)).await, 2);
-    assert_eq!(objects(Scope::Group(group)).await, 0);
+    assert_eq!(objects(CounterScope::Space(outer)).await, 4);
+    assert_eq!(objects(CounterScope::Space(inner)).await, 2);
+    assert_eq!(objects(CounterScope::Group(group)).await, 0);
     // Counting again changes nothing.
     tree.count_space(&bucket, &key("s")).await.unwrap();
-    assert_eq!(objects(Scope::Space(outer)).await, 4);
+    assert_eq!(objects(CounterScope::Space(outer)).await, 4);
 }
 
 #[tokio::test]
@@ -493,7 +500,14 @@ async fn parts_are_listed_in_pages_and_copied_by_range() {
     };
     for number in [0, PART_NUMBER_MAX + 1] {
         let refused = tree
-            .put_part(&bucket, &key("k"), upload, number, &part, &Extra::default())
+            .put_part(
+                &bucket,
+                &key("k"),
+                upload,
+                number,
+                &part,
+                &DataChanges::default(),
+            )
             .await;
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
@@ -526,12 +540,12 @@ async fn the_change_log_tells_the_story() {
     assert_eq!(
         story,
         [
-            entry(Verb::CreateTenant, "/@", None),
-            entry(Verb::CreateBucket, "/one/", None),
-            entry(Verb::Put, "/one/d/a", None),
-            entry(Verb::Put, "/one/d/a", None),
-            entry(Verb::RenameDir, "/one/e", Some("/one/d")),
-            entry(Verb::Delete, "/one/e/a", None),
+            entry(ChangeKind::CreateTenant, "/@", None),
+            entry(ChangeKind::CreateBucket, "/one/", None),
+            entry(ChangeKind::Put, "/one/d/a", None),
+            entry(ChangeKind::Put, "/one/d/a", None),
+            entry(ChangeKind::RenameDir, "/one/e", Some("/one/d")),
+            entry(ChangeKind::Delete, "/one/e/a", None),
         ]
     );
 }

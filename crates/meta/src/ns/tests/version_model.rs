@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use dewar_types::{GroupId, VersionName};
 use proptest::prelude::*;
 
-use super::engines::Engine;
+use super::engines::TestEngine;
 use super::model_ops::path;
 use super::*;
-use crate::ns::record::{Scope, Versioning};
+use crate::ns::record::{CounterScope, Versioning};
 
 /// Whose bucket it is: all in it is charged to it, too.
 const GROUP: GroupId = GroupId(9);
@@ -62,7 +62,7 @@ struct Model {
 }
 
 struct World {
-    engine: Engine,
+    engine: TestEngine,
     tree: Tree,
     bucket: Bucket,
     versioning: Versioning,
@@ -108,7 +108,7 @@ impl World {
         versions.get(at % versions.len().max(1)).cloned()
     }
 
-    fn removed(&mut self, key: &str, version: Option<&Model>, done: &Removed) {
+    fn removed(&mut self, key: &str, version: Option<&Model>, done: &DeleteOutcome) {
         match version {
             None if self.versioning == Versioning::Off => {
                 let gone = self.keys.remove(key).map(|versions| versions[0].clone());
@@ -151,14 +151,14 @@ impl World {
                         &key(&k),
                         new,
                         &Condition::NONE,
-                        &Extra::default(),
+                        &DataChanges::default(),
                     )
                     .await
                     .expect("put");
                 self.push(&k, shown(&done.version));
             }
             Op::Delete(k) => {
-                let doomed = Doomed::key(key(&k));
+                let doomed = DeleteTarget::key(key(&k));
                 let done = tree.delete(&ALICE, &bucket, &doomed, false).await;
                 let done = done.expect("deleted");
                 self.removed(&k, None, &done);
@@ -167,9 +167,9 @@ impl World {
                 let Some(version) = self.at(&k, at) else {
                     return;
                 };
-                let doomed = Doomed {
+                let doomed = DeleteTarget {
                     version: Some(name_of(&version)),
-                    ..Doomed::key(key(&k))
+                    ..DeleteTarget::key(key(&k))
                 };
                 let done = tree.delete(&ALICE, &bucket, &doomed, false).await;
                 self.removed(&k, Some(&version), &done.expect("removed"));
@@ -185,9 +185,9 @@ impl World {
                     .collect();
                 let doomed: Vec<_> = list
                     .iter()
-                    .map(|(k, version)| Doomed {
+                    .map(|(k, version)| DeleteTarget {
                         version: version.as_ref().map(name_of),
-                        ..Doomed::key(key(k))
+                        ..DeleteTarget::key(key(k))
                     })
                     .collect();
                 let done = tree.delete_many(&ALICE, &bucket, &doomed, false).await;
@@ -409,9 +409,9 @@ async fn compare(world: &World, ask: &Ask) {
     assert_eq!(all_keys(&world.tree, &world.bucket).await, live);
     let bytes: u64 = world.keys.values().flatten().map(|v| v.size).sum();
     for scope in [
-        Scope::Bucket(world.bucket.id),
-        Scope::User(ALICE.user),
-        Scope::Group(GROUP),
+        CounterScope::Bucket(world.bucket.id),
+        CounterScope::User(ALICE.user),
+        CounterScope::Group(GROUP),
     ] {
         let usage = world.tree.usage(scope).await.expect("reads");
         let versions = world.keys.values().flatten().count();
@@ -428,7 +428,7 @@ async fn compare(world: &World, ask: &Ask) {
     }
 }
 
-async fn story(mut engine: Engine, ops: Vec<(Op, Ask)>) {
+async fn story(mut engine: TestEngine, ops: Vec<(Op, Ask)>) {
     let tree = engine.open().await;
     let bucket = make_bucket(&tree, "one").await;
     tree.set_group(&ALICE, &bucket, None, Some(GROUP))
@@ -479,7 +479,7 @@ proptest! {
 
     #[test]
     fn versions_are_what_s3_says(ops in proptest::collection::vec((op(), ask()), 1..60)) {
-        runtime().block_on(story(Engine::memory(), ops));
+        runtime().block_on(story(TestEngine::memory(), ops));
     }
 }
 
@@ -489,6 +489,6 @@ proptest! {
     /// The same on the journal, where opening again means a power failure.
     #[test]
     fn versions_survive_power_failures(ops in proptest::collection::vec((op(), ask()), 1..60)) {
-        runtime().block_on(async { story(Engine::embedded().await, ops).await });
+        runtime().block_on(async { story(TestEngine::embedded().await, ops).await });
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::super::OpenFile;
-use super::super::run_map::RUN_MEMORY_BYTES;
+use super::super::extent_map::RUN_MEMORY_BYTES;
 use super::{Revision, Snapshot};
 use crate::Store;
-use crate::content::SMALL_PARTS_MEMORY_BYTES;
+use crate::content_writer::SMALL_PARTS_MEMORY_BYTES;
 
 /// Memory of a revision beside what its client fills: names, the bucket, the task that owns it.
 const REVISION_MEMORY_BYTES: usize = 8 << 10;

@@ -25,25 +25,25 @@ use bytes::{Bytes, BytesMut};
 use dewar_auth::Caller;
 use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
 use dewar_data::blob::BlobRecord;
-use dewar_meta::ns::record::{ContentCopy, ETag, Extent, ShownChecksum, SystemHeaders};
-use dewar_meta::ns::{Bucket, Condition, Extra, NewVersion, Reservation};
+use dewar_meta::ns::record::{ContentCopy, DisplayedChecksum, ETag, Extent, SystemHeaders};
+use dewar_meta::ns::{Bucket, Condition, DataChanges, NewVersion, Reservation};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, PoolId, Result};
 use minicbor::bytes::ByteVec;
 
 use crate::access::ObjectOwner;
-use crate::api::{Expect, ObjectInfo, ObjectRef};
-use crate::content::{Held, Incoming, blob_extra};
-use crate::description::{Origin as Written, PartOf};
-use crate::encryption::{self, Fresh};
+use crate::api::{ExpectedContent, ObjectInfo, ObjectRef};
+use crate::content_writer::{ContentWriter, StagedContent, blob_extra};
+use crate::encryption::{self, NewDataKey};
 use crate::info::{full_checksum, version_info, with_expiry};
-use crate::limits::{OBJECT_BYTES_MAX, REVISION_LOGS_MAX, REVISION_RUNS_MAX};
-use crate::put::uncut;
-use crate::{Inner, Shared, Store};
+use crate::limits::{OBJECT_BYTES_MAX, READ_WRITE_SWITCHES_MAX, REVISION_RUNS_MAX};
+use crate::put::run_to_completion;
+use crate::salvage_header::{PartOf, SalvageOrigin as Written};
+use crate::{Inner, SharedStore, Store};
 
-use super::admission::{Admission, current_version};
-use super::assemble::{Assembled, Pass};
-use super::run_map::{Origin, Run, RunMap};
-use super::{OpenFile, Paged};
+use super::assembly::{AssemblySources, UncommittedReader};
+use super::extent_map::{ExtentMap, ExtentOrigin, MappedExtent};
+use super::write_authorization::{AuthorizedWrite, current_version};
+use super::{ChecksummedBytes, OpenFile};
 
 /// Digests are computed anew for a file of at most so many times the bytes that were written.
 const DIGEST_SHARE: u64 = 4;
@@ -83,7 +83,7 @@ pub struct FileWrite {
 /// A new version on its way in. Nothing of it can be seen before [`Revision::commit`]; dropped, it
 /// was never there.
 pub struct Revision {
-    shared: Shared,
+    shared: SharedStore,
     /// Who began it, for the change log. The caller itself would keep its policies in memory.
     principal: String,
     bucket: Bucket,
@@ -95,19 +95,19 @@ pub struct Revision {
     metadata: BTreeMap<String, String>,
     tags: BTreeMap<String, String>,
     condition: Condition,
-    fresh: Option<Fresh>,
+    fresh: Option<NewDataKey>,
     base: Option<OpenFile>,
     want: AlgorithmSet,
     /// The pool of what is written, if not the main one.
     pool: Option<u16>,
-    log: Incoming,
+    log: ContentWriter,
     /// Bytes in that log.
     logged: u64,
     /// Bytes in all logs.
     written: u64,
     reservation: Reservation,
     sealed: SealedLogs,
-    map: RunMap,
+    map: ExtentMap,
     size: u64,
 }
 
@@ -120,7 +120,7 @@ pub(super) struct SealedLog {
 
 /// Those of one revision; dropped, they are removed.
 struct SealedLogs {
-    shared: Shared,
+    shared: SharedStore,
     logs: Vec<SealedLog>,
 }
 
@@ -133,7 +133,7 @@ impl SealedLogs {
         let (used, unused) = logs.into_iter().partition(named);
         self.logs = used;
         drop(Self {
-            shared: Shared::clone(&self.shared),
+            shared: SharedStore::clone(&self.shared),
             logs: unused,
         });
     }
@@ -148,7 +148,10 @@ impl Drop for SealedLogs {
             // The process ends: the sweep of the next one collects them.
             return;
         };
-        let (shared, logs) = (Shared::clone(&self.shared), std::mem::take(&mut self.logs));
+        let (shared, logs) = (
+            SharedStore::clone(&self.shared),
+            std::mem::take(&mut self.logs),
+        );
         runtime.spawn(async move {
             for log in logs {
                 shared.blobs.take_back(&log.record).await;
@@ -167,15 +170,15 @@ impl Store {
     /// [`ErrorKind::NoSpace`], [`ErrorKind::Unavailable`]; [`ErrorKind::Unsupported`] for a change of encrypted content.
     pub async fn write_file(&self, caller: &Caller, write: FileWrite) -> Result<Revision> {
         let shared = &self.inner;
-        let Admission {
+        let AuthorizedWrite {
             bucket,
             there,
             condition,
-        } = shared.admit_write(caller, &write).await?;
+        } = shared.authorize_file_write(caller, &write).await?;
         let key = write.object.key;
         let path = bucket.path(key.as_str());
         let base = match write.mode {
-            WriteMode::Update => Some(self.revised(caller, &bucket, &key).await?),
+            WriteMode::Update => Some(self.open_base_version(caller, &bucket, &key).await?),
             WriteMode::New | WriteMode::Replace => None,
         };
         let owner = shared.object_owner(caller, &bucket, key.as_str(), None);
@@ -203,8 +206,8 @@ impl Store {
             fits.await?;
         }
         let data_key = fresh.as_ref().map(|fresh| &fresh.key);
-        let log = Incoming::new(shared, want, write.size, origin, data_key).await?;
-        let mut map = RunMap::default();
+        let log = ContentWriter::new(shared, want, write.size, origin, data_key).await?;
+        let mut map = ExtentMap::default();
         let mut size = 0;
         let (mut headers, mut metadata) = (SystemHeaders::default(), BTreeMap::new());
         let (mut tags, mut xattrs) = (BTreeMap::new(), BTreeMap::new());
@@ -239,17 +242,22 @@ impl Store {
             written: 0,
             reservation,
             sealed: SealedLogs {
-                shared: Shared::clone(shared),
+                shared: SharedStore::clone(shared),
                 logs: Vec::new(),
             },
-            shared: Shared::clone(shared),
+            shared: SharedStore::clone(shared),
             map,
             size,
         })
     }
 
     /// The version that is to be changed, for a caller who may read it too.
-    async fn revised(&self, caller: &Caller, bucket: &Bucket, key: &ObjectKey) -> Result<OpenFile> {
+    async fn open_base_version(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &ObjectKey,
+    ) -> Result<OpenFile> {
         let request = current_version(bucket, key);
         let base = self.open_version(caller, bucket, &request).await?;
         match base.info.encrypted {
@@ -283,7 +291,7 @@ impl Inner {
 /// What a [`Revision`] was at some moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    map: RunMap,
+    map: ExtentMap,
     size: u64,
     written: u64,
 }
@@ -340,7 +348,7 @@ impl Revision {
     ///
     /// # Errors
     /// As [`Revision::write`].
-    pub async fn write_paged(&mut self, offset: u64, paged: Paged) -> Result<()> {
+    pub async fn write_paged(&mut self, offset: u64, paged: ChecksummedBytes) -> Result<()> {
         let len = paged.bytes().len() as u64;
         if len == 0 {
             // As on a POSIX file: the size stays too.
@@ -365,9 +373,9 @@ impl Revision {
             reserved.await?;
         }
         self.log.write_paged(paged).await?;
-        let run = Run {
+        let run = MappedExtent {
             len,
-            origin: Origin::Log(self.sealed.logs.len()),
+            origin: ExtentOrigin::Log(self.sealed.logs.len()),
             offset: self.logged,
         };
         self.map.put(offset, run);
@@ -406,8 +414,9 @@ impl Revision {
             start: range.start.min(self.size),
             end: range.end.min(self.size),
         };
-        let current = Origin::Log(self.sealed.logs.len());
-        let in_log = |(_, run): &(u64, Option<Run>)| run.is_some_and(|run| run.origin == current);
+        let current = ExtentOrigin::Log(self.sealed.logs.len());
+        let in_log =
+            |(_, run): &(u64, Option<MappedExtent>)| run.is_some_and(|run| run.origin == current);
         if self.map.pieces(range).iter().any(in_log) && self.log.in_memory().is_none() {
             self.seal_log().await?;
         }
@@ -418,7 +427,12 @@ impl Revision {
         Ok(out.freeze())
     }
 
-    async fn read_piece(&self, len: u64, run: Option<Run>, out: &mut BytesMut) -> Result<()> {
+    async fn read_piece(
+        &self,
+        len: u64,
+        run: Option<MappedExtent>,
+        out: &mut BytesMut,
+    ) -> Result<()> {
         let Some(run) = run else {
             out.resize(out.len() + len as usize, 0);
             return Ok(());
@@ -428,20 +442,20 @@ impl Revision {
             end: run.offset + run.len,
         };
         match (run.origin, &self.base) {
-            (Origin::Base, Some(base)) => {
+            (ExtentOrigin::Base, Some(base)) => {
                 let mut bytes = base.read(range);
                 while let Some(bytes) = bytes.next().await {
                     out.extend_from_slice(&bytes?);
                 }
             }
-            (Origin::Log(number), _) => match self.sealed.logs.get(number) {
+            (ExtentOrigin::Log(number), _) => match self.sealed.logs.get(number) {
                 Some(log) => {
                     let reader = self.shared.blobs.open(Arc::new(log.record.clone()))?;
                     out.extend_from_slice(&reader.read(range).await?);
                 }
                 None => copy_range(self.log.in_memory().unwrap_or_default(), range, out),
             },
-            (Origin::Base, None) => {}
+            (ExtentOrigin::Base, None) => {}
         }
         Ok(())
     }
@@ -453,7 +467,7 @@ impl Revision {
             let message = format!("{path}: what is being encrypted cannot be read yet");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        if self.sealed.logs.len() >= REVISION_LOGS_MAX {
+        if self.sealed.logs.len() >= READ_WRITE_SWITCHES_MAX {
             let message = format!("{path}: reading and writing took turns too often");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
@@ -464,14 +478,17 @@ impl Revision {
             pool: self.pool,
             ..Written::default()
         };
-        let next = Incoming::new(&self.shared, AlgorithmSet::EMPTY, None, origin, None).await?;
+        let next =
+            ContentWriter::new(&self.shared, AlgorithmSet::EMPTY, None, origin, None).await?;
         let mut log = std::mem::replace(&mut self.log, next);
         log.is_part(self.fragment().await?);
         self.logged = 0;
-        let received = log.finish(&Expect::default(), |_| Ok((None, None))).await?;
+        let received = log
+            .finish(&ExpectedContent::default(), |_| Ok((None, None)))
+            .await?;
         let extent = first_extent(received.copies);
         match (received.held, extent) {
-            (Held::Large { record }, Some(extent)) => {
+            (StagedContent::Large { record }, Some(extent)) => {
                 self.sealed.logs.push(SealedLog {
                     record,
                     extent,
@@ -507,9 +524,9 @@ impl Revision {
             [
                 (
                     _,
-                    Some(Run {
+                    Some(MappedExtent {
                         len,
-                        origin: Origin::Log(number),
+                        origin: ExtentOrigin::Log(number),
                         offset: 0,
                     }),
                 ),
@@ -582,7 +599,7 @@ impl Revision {
         let version = self.log.version();
         let received = self
             .log
-            .finish(&Expect::default(), |clear| {
+            .finish(&ExpectedContent::default(), |clear| {
                 if let Some(fresh) = fresh {
                     encrypted = Some(fresh.finish(&master, &*rng, *clear, None)?);
                 }
@@ -590,7 +607,7 @@ impl Revision {
             })
             .await?;
         let new_extent = first_extent(received.copies);
-        let assembled = Assembled {
+        let assembled = AssemblySources {
             logs: self
                 .sealed
                 .logs
@@ -606,7 +623,7 @@ impl Revision {
             Some(number) if number < current => self.sealed.logs[number].digests,
             Some(_) => received.digests,
             None if self.size <= self.written.saturating_mul(DIGEST_SHARE) => {
-                let pass = Pass {
+                let pass = UncommittedReader {
                     shared: &self.shared,
                     sealed: &self.sealed.logs,
                     held: &received.held,
@@ -620,7 +637,7 @@ impl Revision {
         sealed.drop_unused(&extents);
         if !held.is_in(&extents) {
             held.give_up(&self.shared).await;
-            held = Held::Nothing;
+            held = StagedContent::Nothing;
         }
         let copies = vec![ContentCopy {
             pool: PoolId(self.shared.number_of(self.pool).into()),
@@ -658,7 +675,7 @@ impl Revision {
                 new.encryption = Some(record);
             }
         }
-        let naming = Naming {
+        let naming = VersionCommit {
             shared: self.shared,
             principal: self.principal,
             bucket: self.bucket,
@@ -670,34 +687,34 @@ impl Revision {
             reservation: self.reservation,
             _base: self.base,
         };
-        uncut(naming.publish(new, digests)).await
+        run_to_completion(naming.publish(new, digests)).await
     }
 }
 
 /// What readers of S3 see of the digests that were computed.
-fn shown_checksum(digests: &DigestSet) -> Option<ShownChecksum> {
+fn shown_checksum(digests: &DigestSet) -> Option<DisplayedChecksum> {
     let crc32c = digests.get(Algorithm::Crc32c);
     full_checksum(crc32c.map(|crc| crc.algorithm()))
 }
 
 /// What is needed to give a version its name.
-struct Naming {
-    shared: Shared,
+struct VersionCommit {
+    shared: SharedStore,
     principal: String,
     bucket: Bucket,
     key: ObjectKey,
     owner: ObjectOwner,
     condition: Condition,
-    held: Held,
+    held: StagedContent,
     sealed: SealedLogs,
     reservation: Reservation,
     /// Keeps the revised content until it is shared.
     _base: Option<OpenFile>,
 }
 
-impl Naming {
+impl VersionCommit {
     async fn publish(mut self, new: NewVersion, clear: DigestSet) -> Result<ObjectInfo> {
-        let mut extra: Extra = self.held.extra();
+        let mut extra: DataChanges = self.held.extra();
         for log in &self.sealed.logs {
             extra.puts.extend(blob_extra(&log.record).puts);
         }
@@ -716,7 +733,7 @@ impl Naming {
             )
             .await;
         for log in std::mem::take(&mut self.sealed.logs) {
-            let held = Held::Large { record: log.record };
+            let held = StagedContent::Large { record: log.record };
             held.settle(&self.shared, &outcome).await;
         }
         self.held.settle(&self.shared, &outcome).await;
@@ -735,10 +752,10 @@ impl Naming {
     }
 }
 
-fn of_base(len: u64) -> Run {
-    Run {
+fn of_base(len: u64) -> MappedExtent {
+    MappedExtent {
         len,
-        origin: Origin::Base,
+        origin: ExtentOrigin::Base,
         offset: 0,
     }
 }

@@ -8,7 +8,7 @@ use super::svg::{Anchor, Font, GRID, INK, MUTED, Svg, colour, text_width_px};
 use crate::bench::plan::Unit;
 use crate::bench::report::spread::Spread;
 use crate::bench::report::text::figure;
-use crate::bench::result::{CPU_TRUSTED_S, Campaign, Run};
+use crate::bench::result::{CPU_TRUSTED_S, Campaign, StepRun};
 
 const WIDTH: f64 = 860.0;
 const MARGIN: f64 = 16.0;
@@ -95,7 +95,7 @@ fn groups(campaign: &Campaign, unit: Unit) -> Vec<Group> {
             };
             let figures = runs().map(|run| run.server_cpu.as_ref()?.per(unit));
             if let Some(spread) = Spread::of(figures) {
-                let coarse = runs().any(Run::server_cpu_is_coarse);
+                let coarse = runs().any(StepRun::server_cpu_is_coarse);
                 group.bars.push(Bar {
                     target: index,
                     spread,

@@ -12,7 +12,7 @@ mod svg;
 mod throughput;
 
 use crate::bench::report::spread::Spread;
-use crate::bench::result::{Campaign, Run};
+use crate::bench::result::{Campaign, StepRun};
 use crate::bench::size::ByteSize;
 
 /// The plots, each with its file name.
@@ -49,10 +49,11 @@ struct Point {
 }
 
 impl Point {
-    fn of(runs: &[&Run]) -> Option<Self> {
-        let spread =
-            |figure: &dyn Fn(&Run) -> Option<f64>| Spread::of(runs.iter().map(|run| figure(run)));
-        let median = |figure: fn(&Run) -> Option<f64>| Some(spread(&figure)?.median);
+    fn of(runs: &[&StepRun]) -> Option<Self> {
+        let spread = |figure: &dyn Fn(&StepRun) -> Option<f64>| {
+            Spread::of(runs.iter().map(|run| figure(run)))
+        };
+        let median = |figure: fn(&StepRun) -> Option<f64>| Some(spread(&figure)?.median);
         let latencies = || {
             Some([
                 median(|run| run.latency_ms.p50)?,
@@ -92,7 +93,7 @@ fn panels(campaign: &Campaign, workload: &str) -> Vec<Panel> {
         concurrencies.dedup();
         let series = |target: &str| {
             let point = |concurrency: u32| {
-                let same = |run: &&Run| run.target == target && run.concurrency == concurrency;
+                let same = |run: &&StepRun| run.target == target && run.concurrency == concurrency;
                 Point::of(&of_size().filter(same).collect::<Vec<_>>())
             };
             let places = concurrencies.iter().enumerate();

@@ -1,0 +1,130 @@
+//! `dewar disk replace` for a pool that does not open because too few of its disks are left.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use dewar_data::pool::{FolderProbe, inspect};
+use dewar_env::Disk;
+use dewar_journal::QuorumShortage;
+use dewar_store::engine::{BackgroundWork, Engine, Folder, FolderContent};
+use dewar_types::{DiskId, Error, ErrorKind, Result};
+
+use super::changes::ID_DIGITS_MIN;
+use super::pool_state_file::{PoolStateFile, spelled};
+use super::{CLOSE_PATIENCE, OpenContext, OpenStore, disks, hint};
+use crate::config::Config;
+use crate::config::check::{Severity, findings};
+use crate::engine::Purpose;
+use crate::listener::BoxError;
+
+impl OpenStore {
+    /// Has the pool go on with a new disk in `folder` for the lost one that `old` names, if it does not
+    /// open without; otherwise does nothing. What else there is to do is as with any other disk then.
+    pub(super) async fn go_on_with(
+        &self,
+        config: &Config,
+        old: &str,
+        folder: &Path,
+    ) -> std::result::Result<(), BoxError> {
+        let OpenContext {
+            mut folders,
+            dewar,
+            master,
+            mut engine,
+        } = self.ground(config, Purpose::Administer).await?;
+        let env = &self.env;
+        let Some(shortage) = Engine::shortage(env, &engine, dewar, &folders).await else {
+            return Ok(());
+        };
+        check_place(config, folder)?;
+        let label = folder.display().to_string();
+        let known = folders.all.iter().position(|known| known.label == label);
+        let opened = known.and_then(|n| match &folders.all[n].content {
+            FolderContent::Disk { disk, .. } | FolderContent::Blank { disk } => {
+                Some(Arc::clone(disk))
+            }
+            FolderContent::Absent(_) => None,
+        });
+        let new = match opened {
+            Some(disk) => disk,
+            None => disks::open(folder, config.pool.disk_deadline).await?,
+        };
+        let roster = PoolStateFile::open(config)?;
+        let lost = lost(&roster, old, folder, &*new, &shortage).await?;
+        let lost = lost.ok_or_else(|| {
+            let away: Vec<String> = shortage.away.iter().map(ToString::to_string).collect();
+            let message = format!(
+                "{old} is none of the disks that are away: {}",
+                away.join(", ")
+            );
+            Error::new(ErrorKind::NotFound, spelled(config, &message))
+        })?;
+        // Before it is formatted, so that every later start looks into it.
+        let pool = roster.pool_of(lost).unwrap_or(engine.pool);
+        roster.reserve(folder, pool)?;
+        let lost = (lost, pool);
+        engine.journal.lost =
+            Engine::prepare_successor(env, &engine, dewar, &folders, &shortage, lost, &new).await?;
+        let there = Folder::look_again(label, Ok(new)).await;
+        match known {
+            Some(n) => folders.all[n] = there,
+            None => folders.all.push(there),
+        }
+        let opened = Engine::open(env, &engine, dewar, &folders, master, BackgroundWork::Off).await;
+        let opened = opened.map_err(|error| hint(config, Purpose::Administer, error))?;
+        Ok(opened.close(CLOSE_PATIENCE).await?)
+    }
+}
+
+/// Refuses a folder that a pool could not have.
+fn check_place(config: &Config, folder: &Path) -> Result<()> {
+    if !folder.is_dir() {
+        let message = format!("there is no folder {}", folder.display());
+        return Err(Error::new(ErrorKind::NotFound, message));
+    }
+    let before = findings(config);
+    let mut after = config.clone();
+    after.drop_folder(folder);
+    after.add_folder(folder.to_path_buf(), 0);
+    let wrong = findings(&after).into_iter().find(|finding| {
+        finding.severity == Severity::Error
+            && finding.key.starts_with("pool.disks")
+            && !before.contains(finding)
+    });
+    match wrong {
+        Some(finding) => Err(Error::new(ErrorKind::AlreadyExists, finding.message)),
+        None => Ok(()),
+    }
+}
+
+/// The disk that is meant, among those that are away: by its number, its folder, its id or the first
+/// digits of it.
+async fn lost(
+    roster: &PoolStateFile,
+    old: &str,
+    folder: &Path,
+    new: &dyn Disk,
+    shortage: &QuorumShortage,
+) -> Result<Option<DiskId>> {
+    let named = match old.trim_end_matches('/') {
+        "" => old,
+        named => named,
+    };
+    let mut found = None;
+    if Path::new(named) == folder
+        && let FolderProbe::Disk(identity) = inspect(new).await?
+    {
+        // From the same command before.
+        found = identity.replaces;
+    }
+    found = found.or_else(|| roster.at(Path::new(named)));
+    if named.len() < ID_DIGITS_MIN {
+        let number = named.parse().ok();
+        found = found.or_else(|| number.and_then(|number| roster.by_number(number)));
+    } else {
+        let id = named.to_ascii_lowercase();
+        let mut away = shortage.away.iter();
+        found = found.or_else(|| away.find(|disk| disk.to_string().starts_with(&id)).copied());
+    }
+    Ok(found.filter(|id| shortage.away.contains(id)))
+}

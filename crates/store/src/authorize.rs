@@ -1,0 +1,424 @@
+//! The way into every verb: find the bucket, then ask whether the caller may.
+//!
+//! A verb asks once for each thing that it touches: a copy for its source and its target, a bulk
+//! delete for each key. Verbs about an object that is there ask when they have found it, since its
+//! owner, its list and its tags have a say.
+
+use dewar_auth::{
+    AccessDenied, Acl, Action, BucketAccess, Caller, Details, Effect, Limit, ObjectAccess, Policy,
+    Principal, Reason, Resource, User, UserKind, authorize, makes_only_new,
+};
+use dewar_meta::ns::record::FileRecord;
+use dewar_meta::ns::{Actor, Bucket, Condition, ETags, Tenant};
+use dewar_types::{Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
+
+use crate::Inner;
+use crate::access::{access_of, check_said, some_policy};
+use crate::api::{BucketRef, ETag, WriteCondition};
+use crate::audit::AuthorizeResult;
+use crate::document::document_of;
+use crate::info::write_condition;
+use crate::version_attributes::{BucketTags, Tags};
+
+/// What is known of an object that is there and has a say in who may.
+#[derive(Clone, Debug)]
+pub(crate) struct AccessFacts {
+    pub(crate) owner: UserId,
+    pub(crate) acl: Option<Acl>,
+    pub(crate) tags: Vec<(String, String)>,
+}
+
+impl AccessFacts {
+    /// Of a file that was found.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for a list that cannot be read.
+    pub(crate) fn of(file: &FileRecord) -> Result<Self> {
+        let version = &file.current;
+        let acl = version.acl.as_ref().map(|bytes| Acl::from_bytes(bytes));
+        let acl = acl.transpose().map_err(|error| {
+            let what = "an object's access control list";
+            Error::with_source(ErrorKind::Corrupt, what, error)
+        })?;
+        Ok(Self {
+            owner: file.attributes.owner,
+            acl,
+            tags: pairs(&version.tags),
+        })
+    }
+
+    pub(crate) fn access(&self) -> ObjectAccess<'_> {
+        ObjectAccess {
+            owner: self.owner,
+            acl: self.acl.as_ref(),
+            tags: &self.tags,
+        }
+    }
+}
+
+impl Inner {
+    /// The tenant a bucket name resolves in.
+    pub(crate) async fn tenant(
+        &self,
+        caller: &Caller,
+        named: Option<&TenantName>,
+    ) -> Result<Tenant> {
+        let name = named.cloned().unwrap_or_else(|| caller.tenant());
+        let found = self.tree.tenant(&name).await?;
+        // A tenant that does not exist has no buckets, and is not told apart from one without.
+        found.ok_or_else(|| {
+            Error::new(
+                ErrorKind::NoSuchBucket,
+                format!("there is no tenant {name}"),
+            )
+        })
+    }
+
+    /// What policies may ask for that is so for every verb.
+    pub(crate) fn details(&self) -> Details<'static> {
+        Details {
+            now: self.env.clock.now(),
+            ..Details::default()
+        }
+    }
+
+    /// The bucket of a name. That there is none is said to users of its tenant, who may learn it by
+    /// making one; to others it looks like one that they may not see.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::Denied`] where it is not as the caller said, or
+    /// where the caller must not learn that it is not there.
+    pub(crate) async fn bucket_of(&self, caller: &Caller, bucket: &BucketRef) -> Result<Bucket> {
+        let found = self.named_bucket(caller, bucket).await?;
+        check_said(caller, &found, false)?;
+        Ok(found)
+    }
+
+    /// The same for the bucket that a copy reads from.
+    ///
+    /// # Errors
+    /// As [`Inner::bucket_of`].
+    pub(crate) async fn source_bucket(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+    ) -> Result<Bucket> {
+        let found = self.named_bucket(caller, bucket).await?;
+        check_said(caller, &found, true)?;
+        Ok(found)
+    }
+
+    async fn named_bucket(&self, caller: &Caller, bucket: &BucketRef) -> Result<Bucket> {
+        self.upkeep.note_demand();
+        let tenant = self.tenant(caller, bucket.tenant.as_ref()).await?;
+        let Some(found) = self.tree.bucket(&tenant, &bucket.name).await? else {
+            let message = format!("bucket {} does not exist", bucket.name);
+            let kind = match caller.principal() {
+                Principal::System => ErrorKind::NoSuchBucket,
+                // Who comes with a token alone cannot make buckets either.
+                Principal::User(user)
+                    if user.tenant == tenant.name && !is_outsider(caller, user) =>
+                {
+                    ErrorKind::NoSuchBucket
+                }
+                Principal::User(_) | Principal::Anonymous => ErrorKind::Denied,
+            };
+            return Err(Error::new(kind, message));
+        };
+        Ok(found)
+    }
+
+    /// The bucket, for a caller who may do `action` to it, or to `key` in it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub(crate) async fn authorize_bucket(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &BucketRef,
+        key: Option<&str>,
+    ) -> Result<Bucket> {
+        self.authorize_bucket_with(caller, action, bucket, key, &self.details())
+            .await
+    }
+
+    /// The same, with what policies may ask for.
+    ///
+    /// # Errors
+    /// As [`Inner::authorize_bucket`].
+    pub(crate) async fn authorize_bucket_with(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &BucketRef,
+        key: Option<&str>,
+        details: &Details<'_>,
+    ) -> Result<Bucket> {
+        let found = self.bucket_of(caller, bucket).await?;
+        self.authorize_in_bucket(caller, action, &found, key, details)?;
+        Ok(found)
+    }
+}
+
+impl Inner {
+    /// The condition under which a caller's write happens: what it asked for, and that nothing has
+    /// the name where its token lets it create and not overwrite.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] where something has the name that it may not overwrite.
+    pub(crate) async fn write_condition(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        asked: &WriteCondition,
+    ) -> Result<Condition> {
+        if compares(asked) || asked.if_match.is_some() {
+            self.authorize_comparison(caller, bucket, key).await?;
+        }
+        let condition = write_condition(asked);
+        let (tenant, name) = (&bucket.tenant.name, bucket.name.as_str());
+        if !makes_only_new(caller, tenant, name, key.as_str()) {
+            return Ok(condition);
+        }
+        let found = self.tree.lookup(bucket, key).await?;
+        if found.is_some_and(|found| found.file.is_live()) {
+            let path = bucket.path(key.as_str());
+            let why = "the token lets create but not overwrite";
+            let message = format!("{path} exists, and {why}");
+            self.audit.refused(caller, Action::PutObject, path, why);
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        Ok(Condition {
+            if_none_match: Some(ETags::Any),
+            ..condition
+        })
+    }
+}
+
+/// Whether a condition asks what the current version is, beyond whether there is one.
+pub(crate) fn compares(asked: &WriteCondition) -> bool {
+    matches!(asked.if_match, Some(ETag::Is(_)))
+        || asked.if_none_match.is_some()
+        || asked.if_modified_at.is_some()
+        || asked.if_modified_since.is_some()
+        || asked.if_unmodified_since.is_some()
+        || asked.if_size.is_some()
+}
+
+impl Inner {
+    /// Lets a caller make a write depend on what is there, which tells what is there: whoever may not
+    /// read it could guess until it fits (S3 user guide, "Conditional requests": `If-Match` needs
+    /// `s3:GetObject`).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`].
+    pub(crate) async fn authorize_comparison(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &ObjectKey,
+    ) -> Result<()> {
+        let found = self.tree.lookup(bucket, key).await?;
+        let live = found.filter(|found| found.file.is_live());
+        let access_facts = live.map(|found| AccessFacts::of(&found.file)).transpose()?;
+        let details = Details {
+            stat: true,
+            ..self.details()
+        };
+        let action = Action::GetObject;
+        self.authorize_object(
+            caller,
+            action,
+            bucket,
+            key.as_str(),
+            access_facts.as_ref(),
+            &details,
+        )
+    }
+}
+
+/// Whether a caller is known by a token alone, or held to the capabilities of one.
+fn is_outsider(caller: &Caller, user: &User) -> bool {
+    let limits = caller.bounds().map(|bounds| bounds.limits.iter());
+    let capable = |limit: &Limit| matches!(limit, Limit::Capabilities(_) | Limit::Caveats(_));
+    matches!(user.kind, UserKind::Federated { .. })
+        || limits.is_some_and(|mut all| all.any(capable))
+}
+
+impl Inner {
+    /// Lets a caller do `action` to a bucket, or to `key` in it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`].
+    pub(crate) fn authorize_in_bucket(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &Bucket,
+        key: Option<&str>,
+        details: &Details<'_>,
+    ) -> Result<()> {
+        Ok(self.authorize_resource(caller, action, bucket, key, None, details)??)
+    }
+
+    /// Lets a caller do `action` to an object that is there. Where there is none, whoever may list it
+    /// may know that; others are denied, so that they do not learn what exists.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`].
+    pub(crate) fn authorize_object(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &Bucket,
+        key: &str,
+        found: Option<&AccessFacts>,
+        details: &Details<'_>,
+    ) -> Result<()> {
+        match found {
+            Some(access_facts) => {
+                let object = Some(access_facts.access());
+                Ok(self.authorize_resource(
+                    caller,
+                    action,
+                    bucket,
+                    Some(key),
+                    object,
+                    details,
+                )??)
+            }
+            None => {
+                let details = Details {
+                    prefix: Some(key),
+                    stat: true,
+                    ..*details
+                };
+                self.authorize_in_bucket(caller, Action::ListBucket, bucket, None, &details)
+            }
+        }
+    }
+
+    /// Lets a caller give what it writes at `key` a list of its own. It owns what it writes, so this is
+    /// its right where the bucket is not its account's; nobody in particular owns nothing, and may as long
+    /// as no statement forbids it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`].
+    pub(crate) fn authorize_acl(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &str,
+        details: &Details<'_>,
+    ) -> Result<()> {
+        let mine = ObjectAccess {
+            owner: caller.account(),
+            acl: None,
+            tags: &[],
+        };
+        let (action, key) = (Action::PutObjectAcl, Some(key));
+        let forbidden = |denied: &AccessDenied| {
+            let effect = Effect::Deny;
+            matches!(denied.reason(), Reason::Statement { effect: found, .. } if *found == effect)
+        };
+        match self.authorize_resource(caller, action, bucket, key, Some(mine), details)? {
+            Err(denied) if caller.user().is_some() || forbidden(&denied) => Err(denied.into()),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The decision, apart from what can go wrong on the way to it.
+    fn authorize_resource(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &Bucket,
+        key: Option<&str>,
+        object: Option<ObjectAccess<'_>>,
+        details: &Details<'_>,
+    ) -> Result<AuthorizeResult> {
+        with_resource(caller, bucket, key, object, details, |resource, details| {
+            self.audit
+                .authorize_resource(caller, action, resource, details)
+        })?
+    }
+
+    /// Whether a caller may something that a request does not stand or fall with; told of only where it
+    /// may.
+    ///
+    /// # Errors
+    /// As [`Inner::authorize_in_bucket`].
+    pub(crate) fn authorize_optional(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &Bucket,
+        key: Option<&str>,
+        details: &Details<'_>,
+    ) -> Result<()> {
+        with_resource(caller, bucket, key, None, details, |resource, details| {
+            Ok::<_, Error>(authorize(caller, action, resource, details)?)
+        })??;
+        self.authorize_in_bucket(caller, action, bucket, key, details)
+    }
+}
+
+/// A bucket as decisions see it, with what stands on it.
+///
+/// # Errors
+/// Those of reading what stands on it.
+fn with_resource<T>(
+    caller: &Caller,
+    bucket: &Bucket,
+    key: Option<&str>,
+    object: Option<ObjectAccess<'_>>,
+    details: &Details<'_>,
+    work: impl FnOnce(Resource<'_>, &Details<'_>) -> T,
+) -> Result<T> {
+    let documents = bucket
+        .settings()
+        .is_some_and(|settings| settings.documents != 0);
+    let (access, tags) = if documents {
+        let access = access_of(bucket)?;
+        let tags = if some_policy(caller, &access, Policy::names_tags) {
+            document_of::<BucketTags>(bucket)?
+        } else {
+            None
+        };
+        (Some(access), tags)
+    } else {
+        (None, None)
+    };
+    let access: Option<&BucketAccess> = access.as_ref();
+    let details = Details {
+        bucket_tags: tags.as_ref().map(|document| &document.tags),
+        ..*details
+    };
+    let resource = Resource::Bucket {
+        tenant: &bucket.tenant.name,
+        bucket: bucket.name.as_str(),
+        owner: bucket.record.attributes.owner,
+        access,
+        key,
+        object,
+    };
+    Ok(work(resource, &details))
+}
+
+/// Tags as policies are asked about them.
+pub(crate) fn pairs(tags: &Tags) -> Vec<(String, String)> {
+    let pairs = tags.iter();
+    pairs
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// The caller as the catalog writes it down: what it makes belongs to its account.
+pub(crate) fn actor<'a>(caller: &Caller, principal: &'a str) -> Actor<'a> {
+    Actor {
+        user: caller.account(),
+        principal,
+    }
+}

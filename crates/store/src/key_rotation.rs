@@ -1,0 +1,394 @@
+//! After the master key was replaced: everything that is wrapped under an older one is wrapped anew.
+//!
+//! Wrapped are the secrets of access keys and the keys of encrypted content: in files, in their older
+//! versions, in uploads. A pass walks these tables in key order and rewrites what it finds, each
+//! record only if it is still what was read. What moves meanwhile (a rename, an overwrite) can be
+//! missed by a pass, so passes go on until one finds nothing; and no key is given up
+//! ([`Store::old_key_needed`]) before one snapshot of the whole catalog has shown that nothing needs it.
+//!
+//! # Crashes
+//! The file holds the new key and the old ones before the new one wraps anything, so a record is
+//! readable whichever side of its rewrite a crash falls on. Whether all is done stands in the
+//! catalog; a start that does not find it there passes again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use dewar_auth::{MasterKeyId, MasterKeys, wrapped_with};
+use dewar_meta::kv::{Batch, CommitError, Precondition, ReadValue, Scan};
+use dewar_meta::ns::keys;
+use dewar_meta::ns::record::{EncryptionRecord, Entry, Record as _, UploadRecord, VersionRecord};
+use dewar_types::{Error, ErrorKind, Result, Timestamp};
+use minicbor::bytes::ByteArray;
+use minicbor::{Decode, Encode};
+use tokio::time::Instant;
+
+use crate::accounts::{KeyRecord, decode};
+use crate::{Inner, SharedStore, Store, encryption};
+
+/// Records looked at in one scan; few in tests, so that they lie across pages.
+const PAGE: usize = if cfg!(test) { 3 } else { 1000 };
+/// The pass rests so many times as long as it worked.
+const REST: u32 = 1;
+/// Pause after a pass that failed, or that missed something.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The tables with wrapped secrets, in the order of a pass: an upload becomes a file.
+const TABLES: [u8; 4] = [keys::ACCESS_KEY, keys::UPLOAD, keys::ENTRY, keys::VERSION];
+
+/// How far things are, as the catalog keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+struct RotationProgress {
+    /// When keys were replaced, or seen to have been.
+    #[n(0)]
+    replaced: Vec<ReplacedKey>,
+    /// Everything that a pass found is wrapped under this one.
+    #[n(1)]
+    clean: Option<ByteArray<8>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+struct ReplacedKey {
+    #[n(0)]
+    id: ByteArray<8>,
+    #[n(1)]
+    at: Timestamp,
+}
+
+/// A master key, as administrators see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MasterKeyInfo {
+    /// Its id.
+    pub id: MasterKeyId,
+    /// When it was replaced; `None` for the one that wraps.
+    pub replaced: Option<Timestamp>,
+    /// Whether the last pass found nothing that is wrapped under this one but should not be; true of
+    /// the current one.
+    pub done: bool,
+}
+
+/// What still is wrapped under a key that was replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PendingRewraps {
+    /// Access keys and shares.
+    pub access_keys: u64,
+    /// Versions of objects.
+    pub versions: u64,
+    /// Uploads in progress.
+    pub uploads: u64,
+}
+
+fn record_key() -> Bytes {
+    keys::work(b'm')
+}
+
+/// Whether a record has a wrapped secret.
+enum WrappedSecret {
+    /// Nothing of ours is wrapped in it.
+    Nothing,
+    /// It is wrapped under this key.
+    Under(MasterKeyId),
+}
+
+/// What a record of one of [`TABLES`] is wrapped under.
+fn look(key: &[u8], value: &[u8]) -> Result<WrappedSecret> {
+    let of = |record: Option<&EncryptionRecord>| {
+        let id = record.and_then(encryption::wrapped_under);
+        id.map_or(WrappedSecret::Nothing, WrappedSecret::Under)
+    };
+    Ok(match key.first() {
+        Some(&keys::ACCESS_KEY) => {
+            let record: KeyRecord = decode(value)?;
+            let id = wrapped_with(&record.secret)
+                .map_err(|error| Error::with_source(ErrorKind::Corrupt, "an access key", error))?;
+            WrappedSecret::Under(id)
+        }
+        Some(&keys::UPLOAD) => of(UploadRecord::from_value(key, value)?.encryption.as_ref()),
+        Some(&keys::ENTRY) => match Entry::from_value(key, value)? {
+            Entry::File(file) => of(file.current.encryption.as_ref()),
+            Entry::Dir(_) | Entry::Symlink(_) => WrappedSecret::Nothing,
+        },
+        _ => of(VersionRecord::from_value(key, value)?.encryption.as_ref()),
+    })
+}
+
+impl Inner {
+    /// The record with its secret wrapped under the current key.
+    fn wrapped_anew(&self, key: &[u8], value: &[u8]) -> Result<Bytes> {
+        let master = &*self.master;
+        let anew = |record: &mut Option<EncryptionRecord>| match record {
+            Some(record) => encryption::rewrap(record, master),
+            None => Ok(()),
+        };
+        Ok(match key.first() {
+            Some(&keys::ACCESS_KEY) => self.accounts.rewrapped(key, value)?,
+            Some(&keys::UPLOAD) => {
+                let mut upload = UploadRecord::from_value(key, value)?;
+                anew(&mut upload.encryption)?;
+                upload.to_value()
+            }
+            Some(&keys::ENTRY) => match Entry::from_value(key, value)? {
+                Entry::File(mut file) => {
+                    anew(&mut file.current.encryption)?;
+                    file.to_value()
+                }
+                Entry::Dir(_) | Entry::Symlink(_) => Bytes::copy_from_slice(value),
+            },
+            _ => {
+                let mut version = VersionRecord::from_value(key, value)?;
+                anew(&mut version.encryption)?;
+                version.to_value()
+            }
+        })
+    }
+
+    async fn rotation(&self) -> Result<(RotationProgress, ReadValue)> {
+        let read = self.tree.kv().get(&record_key()).await?;
+        let rotation = match &read.value {
+            None => RotationProgress::default(),
+            Some(value) => minicbor::decode(value).map_err(|error| {
+                let what = "the record of master keys is damaged";
+                Error::with_source(ErrorKind::Corrupt, what, error)
+            })?,
+        };
+        Ok((rotation, read))
+    }
+
+    /// Writes down which keys were replaced, and that all is wrapped under `clean` if it says so.
+    async fn note_keys(&self, clean: Option<MasterKeyId>) -> Result<RotationProgress> {
+        loop {
+            let (before, read) = self.rotation().await?;
+            let held = self.master.ids();
+            let mut rotation = before.clone();
+            rotation
+                .replaced
+                .retain(|old| held[1..].contains(&MasterKeyId(*old.id)));
+            for id in &held[1..] {
+                if rotation.replaced.iter().all(|old| *old.id != id.0) {
+                    let at = self.env.clock.now();
+                    let id = ByteArray::from(id.0);
+                    rotation.replaced.push(ReplacedKey { id, at });
+                }
+            }
+            rotation.clean = match clean {
+                Some(id) => Some(ByteArray::from(id.0)),
+                None => rotation.clean.filter(|id| **id == held[0].0),
+            };
+            if rotation == before {
+                return Ok(rotation);
+            }
+            let value = minicbor::to_vec(&rotation).unwrap_or_default();
+            let batch = Batch {
+                require: vec![Precondition::same(record_key(), &read)],
+                puts: vec![(record_key(), value.into())],
+                ..Batch::default()
+            };
+            match self.tree.kv().commit(batch).await {
+                Ok(_) => return Ok(rotation),
+                Err(CommitError::Conflict(_)) => {}
+                Err(CommitError::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Walks all tables once and wraps anew what is wrapped under an older key; how much was, and
+    /// whether all of it could be rewritten.
+    async fn rewrap_pass(&self) -> Result<(u64, bool)> {
+        let current = self.master.current();
+        let (mut found, mut all) = (0, true);
+        let mut worked = Instant::now();
+        for table in TABLES {
+            let range = keys::KeyRange::prefix(Bytes::copy_from_slice(&[table]));
+            let mut from = range.from.clone();
+            loop {
+                let page = self.tree.kv().scan(scan(&from, &range)).await?;
+                let mut batch = Batch::default();
+                for (key, value) in &page.pairs {
+                    let old = |id| id != current && self.master.holds(id);
+                    // One that is not held any more (of a backup that is older) cannot be helped.
+                    if matches!(look(key, value)?, WrappedSecret::Under(id) if old(id)) {
+                        found += 1;
+                        let read = ReadValue {
+                            value: Some(value.clone()),
+                            seq: page.seq,
+                        };
+                        batch.require.push(Precondition::same(key.clone(), &read));
+                        let anew = self.wrapped_anew(key, value)?;
+                        batch.puts.push((key.clone(), anew));
+                    }
+                }
+                all &= self.rewrite(batch).await?;
+                let Some((last, _)) = page.pairs.last().filter(|_| page.more) else {
+                    break;
+                };
+                from = keys::just_after(last);
+                tokio::time::sleep(worked.elapsed() * REST).await;
+                worked = Instant::now();
+            }
+        }
+        Ok((found, all))
+    }
+
+    /// Commits all of it, or where something was changed meanwhile all but that; whether it was all.
+    async fn rewrite(&self, batch: Batch) -> Result<bool> {
+        if batch.puts.is_empty() {
+            return Ok(true);
+        }
+        let single = batch.puts.len() == 1;
+        match self.tree.kv().commit(batch.clone()).await {
+            Ok(_) => return Ok(true),
+            Err(CommitError::Conflict(_)) if single => return Ok(false),
+            Err(CommitError::Conflict(_)) => {}
+            // Some records are long: one at a time they fit.
+            Err(CommitError::Failed(error)) if error.kind() == ErrorKind::TooLarge && !single => {}
+            Err(CommitError::Failed(error)) => return Err(error),
+        }
+        let mut all = true;
+        for (require, put) in batch.require.into_iter().zip(batch.puts) {
+            let one = Batch {
+                require: vec![require],
+                puts: vec![put],
+                ..Batch::default()
+            };
+            match self.tree.kv().commit(one).await {
+                Ok(_) => {}
+                Err(CommitError::Conflict(_)) => all = false,
+                Err(CommitError::Failed(error)) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Passes until nothing is found.
+    async fn rewrap(&self) -> Result<()> {
+        let current = self.master.current();
+        let rotation = self.note_keys(None).await?;
+        let clean = rotation.clean.is_some_and(|id| *id == current.0);
+        if clean || self.master.ids().len() == 1 {
+            return Ok(());
+        }
+        let mut anew = 0;
+        loop {
+            let (found, all) = self.rewrap_pass().await?;
+            anew += found;
+            if found == 0 && all {
+                break;
+            }
+            if !all {
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+        }
+        if self.master.current() == current {
+            self.note_keys(Some(current)).await?;
+            tracing::info!(key = %current, records = anew, "everything is wrapped under the new master key");
+        }
+        Ok(())
+    }
+}
+
+fn scan<'a>(from: &'a [u8], range: &'a keys::KeyRange) -> Scan<'a> {
+    Scan {
+        from,
+        to: &range.to,
+        limit: PAGE,
+        reverse: false,
+    }
+}
+
+/// Wraps anew at the start and whenever the key was replaced.
+pub(crate) async fn rewrap(inner: SharedStore) {
+    loop {
+        match inner.rewrap().await {
+            Ok(()) => inner.rotated.notified().await,
+            Err(error) => {
+                tracing::warn!(%error, "not everything is wrapped under the new master key yet; trying again");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+        }
+    }
+}
+
+impl Store {
+    /// The master keys that wrap what is stored.
+    #[must_use]
+    pub fn master_keys(&self) -> &MasterKeys {
+        &self.inner.master
+    }
+
+    /// To be called after the keys were changed: remembers when, forgets what was found with those
+    /// that are gone, and has everything wrapped under the new one.
+    ///
+    /// # Errors
+    /// Those of the catalog; the next start makes up for it.
+    pub async fn master_keys_changed(&self) -> Result<()> {
+        self.inner.accounts.forget();
+        let noted = self.inner.note_keys(None).await;
+        self.inner.rotated.notify_one();
+        noted.map(|_| ())
+    }
+
+    /// The master keys, the one that wraps first.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn master_key_infos(&self) -> Result<Vec<MasterKeyInfo>> {
+        let held = self.inner.master.ids();
+        let (rotation, _) = self.inner.rotation().await?;
+        let clean = rotation.clean.is_some_and(|id| *id == held[0].0);
+        let when: BTreeMap<[u8; 8], Timestamp> = rotation
+            .replaced
+            .iter()
+            .map(|old| (*old.id, old.at))
+            .collect();
+        let infos = held.iter().enumerate().map(|(at, id)| MasterKeyInfo {
+            id: *id,
+            replaced: match at {
+                0 => None,
+                // Not noted yet: by the clock it was just replaced.
+                _ => Some(
+                    when.get(&id.0)
+                        .copied()
+                        .unwrap_or_else(|| self.inner.env.clock.now()),
+                ),
+            },
+            done: at == 0 || clean,
+        });
+        Ok(infos.collect())
+    }
+
+    /// What is wrapped under `id`, counted on one snapshot of the whole catalog: seconds for some
+    /// million objects. Call it some time after the key was replaced, so that whatever was about to
+    /// be committed under it has been.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn old_key_needed(&self, id: MasterKeyId) -> Result<PendingRewraps> {
+        let snapshot = self.inner.tree.kv().snapshot();
+        let mut still = PendingRewraps::default();
+        for table in TABLES {
+            let range = keys::KeyRange::prefix(Bytes::copy_from_slice(&[table]));
+            let mut from = range.from.clone();
+            loop {
+                let page = snapshot.scan(scan(&from, &range)).await?;
+                for (key, value) in &page.pairs {
+                    if !matches!(look(key, value)?, WrappedSecret::Under(under) if under == id) {
+                        continue;
+                    }
+                    match table {
+                        keys::ACCESS_KEY => still.access_keys += 1,
+                        keys::UPLOAD => still.uploads += 1,
+                        _ => still.versions += 1,
+                    }
+                }
+                let Some((last, _)) = page.pairs.last().filter(|_| page.more) else {
+                    break;
+                };
+                from = keys::just_after(last);
+            }
+        }
+        Ok(still)
+    }
+}

@@ -1,0 +1,219 @@
+//! What salvage finds in front of the bytes: who wrote what, when and where (RECORDS.md section 5).
+//!
+//! It stands in the header of a small object's slot and in the owner field of a large one's shards,
+//! and is written once, when the bytes are. Field numbers stay what they are for ever; fields after
+//! the fifth came later, so what was written before lacks them (docs/formats/catalog.md, section 3).
+
+use std::collections::BTreeMap;
+
+use dewar_checksum::DigestSet;
+use dewar_data::format::OWNER_BYTES_MAX;
+use dewar_meta::ns::record::{ETag, EncryptionRecord, SystemHeaders};
+use dewar_types::{UploadId, VersionId};
+use minicbor::{Decode, Encode};
+
+/// The description of one content.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct SalvageHeader {
+    /// The version; its clock says when.
+    #[n(0)]
+    pub(crate) version: VersionId,
+    /// Bytes.
+    #[n(1)]
+    pub(crate) size: u64,
+    /// Digests of the bytes; absent for encrypted content, about which they would tell.
+    #[n(2)]
+    pub(crate) digests: Option<DigestSet>,
+    /// The user who wrote it.
+    #[n(3)]
+    pub(crate) owner: u64,
+    /// Path at writing: `/bucket/key`, or `/@tenant/bucket/key`.
+    #[n(4)]
+    pub(crate) path: String,
+    /// Set when it is a part of an upload and no object of its own.
+    #[n(5)]
+    pub(crate) part: Option<PartOf>,
+    /// Headers that go out as they came in; of a part, those of its upload.
+    #[cbor(n(6), skip_if = "is_default")]
+    pub(crate) headers: SystemHeaders,
+    /// User metadata; of a part, that of its upload.
+    #[cbor(n(7), skip_if = "is_default")]
+    pub(crate) metadata: BTreeMap<String, String>,
+    /// Whether headers or metadata are left out because there was no room for them.
+    #[cbor(n(8), skip_if = "is_default")]
+    pub(crate) cut: bool,
+    /// How it is encrypted; of a part, how its upload is.
+    #[n(9)]
+    pub(crate) encryption: Option<EncryptionRecord>,
+    /// Of encrypted content: what tells its stream from others under the same key.
+    #[n(10)]
+    pub(crate) salt: Option<u64>,
+    /// Of encrypted content: its ETag, which nobody could make again.
+    #[n(11)]
+    pub(crate) etag: Option<ETag>,
+    /// The number of the pool that it was written for, if not the main one.
+    #[n(12)]
+    pub(crate) pool: Option<u16>,
+}
+
+/// Which part of which upload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct PartOf {
+    /// The upload.
+    #[n(0)]
+    pub(crate) upload: UploadId,
+    /// The part's number.
+    #[n(1)]
+    pub(crate) number: u16,
+}
+
+/// What of a description is known before the bytes are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SalvageOrigin {
+    pub(crate) owner: u64,
+    pub(crate) path: String,
+    pub(crate) part: Option<PartOf>,
+    pub(crate) headers: SystemHeaders,
+    pub(crate) metadata: BTreeMap<String, String>,
+    /// The pool, if not the main one.
+    pub(crate) pool: Option<u16>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl SalvageOrigin {
+    /// The description of content of so many bytes.
+    pub(crate) fn describe(self, version: VersionId, size: u64) -> SalvageHeader {
+        SalvageHeader {
+            version,
+            size,
+            digests: None,
+            owner: self.owner,
+            path: self.path,
+            part: self.part,
+            headers: self.headers,
+            metadata: self.metadata,
+            cut: false,
+            encryption: None,
+            salt: None,
+            etag: None,
+            pool: self.pool,
+        }
+    }
+}
+
+impl SalvageHeader {
+    /// With the digests of the clear bytes, or how these are encrypted.
+    pub(crate) fn told(
+        self,
+        digests: DigestSet,
+        salt: Option<u64>,
+        encryption: Option<EncryptionRecord>,
+        etag: Option<ETag>,
+    ) -> Self {
+        Self {
+            digests: salt.is_none().then_some(digests),
+            salt,
+            encryption,
+            etag,
+            ..self
+        }
+    }
+
+    /// Its bytes; what does not fit a header is left out, the metadata first.
+    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
+        let bytes = self.encoded();
+        if bytes.len() <= OWNER_BYTES_MAX {
+            return bytes;
+        }
+        self.cut = true;
+        self.metadata.clear();
+        let bytes = self.encoded();
+        if bytes.len() <= OWNER_BYTES_MAX {
+            return bytes;
+        }
+        self.headers = SystemHeaders::default();
+        self.encoded()
+    }
+
+    fn encoded(&self) -> Vec<u8> {
+        // Writing into a vector cannot fail.
+        minicbor::to_vec(self).unwrap_or_default()
+    }
+
+    /// Reads what a header says; `None` for anything else.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        minicbor::decode(bytes).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> SalvageHeader {
+        SalvageHeader {
+            version: VersionId(7),
+            size: 12_345,
+            digests: Some(DigestSet::new(1, 2)),
+            owner: 9,
+            path: "/data/a".to_owned(),
+            part: None,
+            headers: SystemHeaders::default(),
+            metadata: BTreeMap::new(),
+            cut: false,
+            encryption: None,
+            salt: None,
+            etag: None,
+            pool: None,
+        }
+    }
+
+    /// The bytes of the first release, which must be read for ever, and are still written where
+    /// there is nothing to add.
+    #[test]
+    fn version_1_is_read_and_still_written() {
+        let mut stored = b"\xa5\x00\x50".to_vec();
+        stored.extend_from_slice(&[0; 15]);
+        stored.extend_from_slice(b"\x07\x01\x19\x30\x39\x02\x82\x01\x02\x03\x09\x04\x67/data/a");
+        assert_eq!(SalvageHeader::from_bytes(&stored), Some(sample()));
+        assert_eq!(sample().into_bytes(), stored);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_and_said() {
+        let headers = SystemHeaders {
+            content_type: Some("text/plain".to_owned()),
+            ..SystemHeaders::default()
+        };
+        let part = Some(PartOf {
+            upload: UploadId(3),
+            number: 10_000,
+        });
+        let full = SalvageHeader {
+            path: format!("/data/{}", "k".repeat(1024)),
+            part,
+            headers: headers.clone(),
+            metadata: [("a".to_owned(), "b".repeat(100))].into(),
+            ..sample()
+        };
+        let bytes = full.clone().into_bytes();
+        assert_eq!(SalvageHeader::from_bytes(&bytes), Some(full.clone()));
+        let mut long = full;
+        long.metadata = [("a".to_owned(), "b".repeat(2048))].into();
+        let bytes = long.clone().into_bytes();
+        assert!(bytes.len() <= OWNER_BYTES_MAX);
+        let read = SalvageHeader::from_bytes(&bytes).expect("reads");
+        assert!(read.cut && read.metadata.is_empty());
+        assert_eq!((read.part, read.headers), (part, headers));
+        long.headers.redirect = Some("r".repeat(4096));
+        let bytes = long.into_bytes();
+        assert!(bytes.len() <= OWNER_BYTES_MAX);
+        let read = SalvageHeader::from_bytes(&bytes).expect("reads");
+        assert!(read.cut && read.headers == SystemHeaders::default());
+        assert_eq!(read.part, part);
+    }
+}

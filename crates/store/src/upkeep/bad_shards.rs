@@ -1,0 +1,63 @@
+//! What reads found bad and could not decode around: looked at as the scrub looks at it, and noted for
+//! repair and ledger where it is bad indeed.
+
+use std::time::Duration;
+
+use dewar_data::blob::{BadShard, CheckOutcome};
+use dewar_types::Result;
+
+use super::corruption::CorruptionLog;
+use super::gc_queue::GcQueue;
+use crate::{Inner, SharedStore};
+
+/// Between one look and the next: what reads find meanwhile is looked at together, and named in the log as
+/// sparingly as what one pass of the scrub finds.
+const REST: Duration = Duration::from_secs(5);
+
+/// Looks at suspects until it is dropped.
+pub(crate) async fn suspects(inner: SharedStore) {
+    loop {
+        let suspects = inner.blobs.suspects().next().await;
+        let mut freeing = GcQueue::default();
+        let mut rot = CorruptionLog::new("read");
+        for suspect in suspects {
+            if let Err(error) = inner.look_at(suspect, &mut freeing, &mut rot).await {
+                let (blob, shard) = (suspect.blob, suspect.shard);
+                // The next read of it tells it anew.
+                tracing::warn!(%blob, shard, %error, "a shard that a read found bad is not noted");
+            }
+        }
+        rot.sum_up(&inner);
+        tokio::time::sleep(REST).await;
+    }
+}
+
+impl Inner {
+    async fn look_at(
+        &self,
+        suspect: BadShard,
+        freeing: &mut GcQueue,
+        rot: &mut CorruptionLog,
+    ) -> Result<()> {
+        let Some(encoding) = self.table.encoding(suspect.blob).await? else {
+            return Ok(());
+        };
+        let (record, shard) = (&encoding.record, suspect.shard);
+        if record.generation != suspect.generation {
+            return Ok(());
+        }
+        let known = self.table.finding(suspect.blob).await?.unwrap_or_default();
+        if known.bad().contains(shard) {
+            return Ok(());
+        }
+        // A cable or a cache may have been what was bad: the medium decides.
+        let checked = self.blobs.check(record, shard, &self.upkeep.repair_pace);
+        if let CheckOutcome::Damaged(damage) = checked.await?
+            && self.is_meant(&encoding, freeing).await?
+        {
+            dewar_env::coverage_mark("a read found a bad shard");
+            rot.note(self, &encoding, shard, &damage).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! Disks that were removed and are taken back.
+//!
+//! Removing a disk is final for the journal, and not for its shards: blobs are immutable and named by id,
+//! so what an old disk has of a blob that still lives is as good as ever. A disk that is taken back is a
+//! member again at once, and what records still expect on it is read, as on any disk that was away. Then
+//! all its files are looked through: a shard that the pool lacks, because the disk that should have it is
+//! lost or it was found bad, is verified as a whole, and the record names this disk from then on.
+//! What is left over is swept, which waits until all was looked at.
+//!
+//! # Crash cases
+//! That a disk is to be looked through stands in the catalog, in the batch that takes the decision to
+//! remove it back, until it was. Looking again at what was taken already finds nothing to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dewar_data::blob::{CheckOutcome, KnownBadShards, shards_on, shelves_on};
+use dewar_data::pool::Member;
+use dewar_env::Disk;
+use dewar_meta::kv::Batch;
+use dewar_meta::ns::keys;
+use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result};
+
+use super::blob_index::Encoding;
+use super::disks::DECISION;
+use super::redundancy::Redundancy;
+use super::scrub::PROGRESS;
+use super::stale_disk::{DOUBT, TOKEN};
+use crate::{Inner, SharedStore, Store};
+
+/// The kind of `D` record of a disk that was taken back and is to be looked through.
+pub(super) const RETURNED: u8 = b'b';
+
+/// How often it is looked for such disks.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Pause after a look that was cut short.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// Pause where somebody else is at work on a blob.
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
+
+/// Records looked at in one scan.
+const PAGE: usize = 512;
+
+/// Repair is told after so many shards were taken.
+const TELL_EVERY: u64 = 256;
+
+/// What a removed disk still has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Shard files on it.
+    pub shards: u64,
+    /// Of those, shards that the pool has nowhere else now, as far as names tell.
+    pub lacking: u64,
+    /// Their bytes.
+    pub lacking_bytes: u64,
+    /// Blobs with such a shard that cannot be read now.
+    pub unreadable: u64,
+}
+
+/// Looks disks through that were taken back, until it is dropped.
+pub(crate) async fn returned(inner: SharedStore) {
+    loop {
+        let waiting = inner.upkeep.decisions.lock().returned.clone();
+        let mut pause = LOOK_EVERY;
+        for disk in waiting {
+            let Some(member) = inner.blobs.pool().member(disk) else {
+                continue;
+            };
+            if !member.disk.state().writable() {
+                continue;
+            }
+            match inner.look_through(&member).await {
+                Ok(taken) => {
+                    tracing::info!(
+                        disk = member.disk.label(),
+                        taken,
+                        "a disk that was taken back is in full use"
+                    );
+                }
+                Err(error) => {
+                    let disk = member.disk.label();
+                    tracing::info!(disk, %error, "a disk that was taken back is looked through later");
+                    pause = RETRY_AFTER;
+                }
+            }
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Whether a file of this encoding on a disk is worth having: the pool lacks it, and the disk has
+/// no other shard of the blob.
+fn is_wanted(
+    encoding: &Encoding,
+    standing: &Redundancy,
+    disk: DiskId,
+    found: (u32, usize),
+) -> bool {
+    let (generation, shard) = found;
+    let record = &encoding.record;
+    let Some(place) = record.disks.get(shard) else {
+        return false;
+    };
+    let free = *place == disk || !record.disks.contains(&disk);
+    record.generation == generation && free && !standing.good.contains(shard)
+}
+
+/// Files by blob.
+fn by_blob(files: Vec<(BlobId, u32, usize)>) -> BTreeMap<BlobId, Vec<(u32, usize)>> {
+    let mut blobs: BTreeMap<BlobId, Vec<(u32, usize)>> = BTreeMap::new();
+    for (blob, generation, shard) in files {
+        blobs.entry(blob).or_default().push((generation, shard));
+    }
+    blobs
+}
+
+impl Inner {
+    /// Takes what the pool lacks from a disk; how many shards.
+    async fn look_through(&self, member: &Member) -> Result<u64> {
+        let mut taken = 0;
+        for shelf in shelves_on(&*member.disk).await? {
+            let files = shards_on(&*member.disk, &shelf).await?;
+            for (blob, found) in by_blob(files) {
+                for found in found {
+                    if self.take(member, blob, found).await? {
+                        taken += 1;
+                        if taken % TELL_EVERY == 0 {
+                            self.upkeep.wake();
+                        }
+                    }
+                }
+            }
+        }
+        let batch = Batch {
+            deletes: vec![keys::disk(member.id, RETURNED)],
+            frees: true,
+            ..Batch::default()
+        };
+        // Before it is no longer kept from it.
+        self.upkeep.to_sweep.lock().insert(member.id);
+        self.put_decision(batch).await?;
+        dewar_env::coverage_mark("a disk that was taken back was looked through");
+        Ok(taken)
+    }
+
+    /// Whether this shard is taken from the disk.
+    async fn take(&self, member: &Member, blob: BlobId, found: (u32, usize)) -> Result<bool> {
+        let _working = loop {
+            match self.upkeep.begin(blob) {
+                Some(working) => break working,
+                None => tokio::time::sleep(BUSY_PAUSE).await,
+            }
+        };
+        let (_, shard) = found;
+        loop {
+            let Some(encoding) = self.table.encoding(blob).await? else {
+                return Ok(false);
+            };
+            let record = &encoding.record;
+            let known = self.table.finding(blob).await?.unwrap_or_default();
+            let standing = self.disks().standing(record, &known);
+            if !is_wanted(&encoding, &standing, member.id, found) {
+                return Ok(false);
+            }
+            let pace = &self.upkeep.repair_pace;
+            let bad = match self.blobs.check_on(record, shard, member, pace).await? {
+                CheckOutcome::Good => None,
+                CheckOutcome::Unreachable => {
+                    let message = format!("{} cannot be read now", member.disk.label());
+                    return Err(Error::new(ErrorKind::Unavailable, message));
+                }
+                // Of a blob that cannot be read each page counts, if nobody has a better one.
+                CheckOutcome::Damaged(damage)
+                    if !damage.header
+                        && standing.margin < 0
+                        && self.blobs.pool().member(record.disks[shard]).is_none() =>
+                {
+                    Some(self.env.clock.now())
+                }
+                CheckOutcome::Damaged(_) => return Ok(false),
+            };
+            let now = self.blobs.adopt(record, shard, member).await?;
+            match self.table.adopted(&encoding, &now, shard, bad).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Conflict => continue,
+                Err(error) => return Err(error),
+            }
+            self.segments.moved(blob);
+            dewar_env::coverage_mark("a shard was taken from a disk that came back");
+            return Ok(true);
+        }
+    }
+}
+
+impl Store {
+    /// What a removed disk, found in a folder, still has. Its files are listed and not read.
+    ///
+    /// # Errors
+    /// Those of the disk and of the catalog.
+    pub async fn holdings(&self, id: DiskId, disk: &dyn Disk) -> Result<Holdings> {
+        let inner = &self.inner;
+        let mut holdings = Holdings::default();
+        let disks = inner.disks();
+        for shelf in shelves_on(disk).await? {
+            let files = by_blob(shards_on(disk, &shelf).await?);
+            holdings.shards += files.values().map(|found| found.len() as u64).sum::<u64>();
+            let (Some(first), Some(last)) = (files.keys().next(), files.keys().next_back()) else {
+                continue;
+            };
+            let mut from = Some(*first);
+            while let Some(at) = from.filter(|at| at <= last) {
+                let page = inner.table.encodings(at, PAGE).await?;
+                let findings = inner.findings_of(&page.encodings).await?;
+                for encoding in &page.encodings {
+                    let blob = encoding.record.id;
+                    let none = KnownBadShards::default();
+                    let known = findings.get(&blob).unwrap_or(&none);
+                    let standing = disks.standing(&encoding.record, known);
+                    let found = files.get(&blob).into_iter().flatten();
+                    let wanted: BTreeSet<usize> = found
+                        .filter(|found| is_wanted(encoding, &standing, id, **found))
+                        .map(|(_, shard)| *shard)
+                        .collect();
+                    let geometry = encoding.record.geometry()?;
+                    holdings.lacking += wanted.len() as u64;
+                    let bytes = wanted.iter().map(|shard| geometry.shard_len(*shard));
+                    holdings.lacking_bytes += bytes.sum::<u64>();
+                    holdings.unreadable += u64::from(standing.margin < 0 && !wanted.is_empty());
+                }
+                from = page.next;
+            }
+        }
+        Ok(holdings)
+    }
+
+    /// Takes the decision to remove a disk back: it is to be looked through, and nothing on it counts
+    /// as verified.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub(crate) async fn take_back(&self, disk: DiskId) -> Result<()> {
+        let inner = &self.inner;
+        let batch = Batch {
+            puts: vec![(keys::disk(disk, RETURNED), Bytes::new())],
+            deletes: [DECISION, PROGRESS, TOKEN, DOUBT]
+                .map(|what| keys::disk(disk, what))
+                .to_vec(),
+            frees: true,
+            ..Batch::default()
+        };
+        inner.put_decision(batch).await?;
+        inner.upkeep.scrubs.lock().remove(&disk);
+        Ok(())
+    }
+
+    /// Whether a disk was taken back and has not been looked through yet.
+    #[must_use]
+    pub fn is_returning(&self, disk: DiskId) -> bool {
+        self.inner.upkeep.decisions.lock().returned.contains(&disk)
+    }
+}

@@ -1,0 +1,414 @@
+//! What stands on a version beside its content: tags, retention, legal hold. Each can be read and
+//! changed later, for the current version or a named one.
+
+use std::collections::BTreeMap;
+
+use dewar_auth::{Action, Caller, Details};
+use dewar_meta::ns::record::{Retention, RetentionMode, VersionRecord};
+use dewar_meta::ns::{Bucket, ChangeContext, VersionAttributes as StoredAttributes};
+use dewar_types::{Error, ErrorKind, ObjectKey, Result, VersionName};
+use minicbor::{Decode, Encode};
+
+use crate::api::{BucketRef, ObjectRef, VersionAttributes};
+use crate::authorize::{actor, pairs};
+use crate::document::Document;
+use crate::info::shown_name;
+use crate::limits::{TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX, TAGS_PER_OBJECT_MAX};
+use crate::{Inner, Store};
+
+/// Tags by their keys.
+pub type Tags = BTreeMap<String, String>;
+
+/// The tags of a bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct BucketTags {
+    /// By their keys.
+    #[n(0)]
+    pub tags: Tags,
+}
+
+crate::cbor_document!(BucketTags, format 1, Tags, get GetBucketTagging, put PutBucketTagging, delete PutBucketTagging);
+
+/// Whether tags keep to S3's limits: how many, and how long in UTF-16 code units.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`], saying which.
+pub fn check_tags(tags: &Tags, max: usize) -> Result<()> {
+    let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+    if tags.len() > max {
+        return refuse(format!("{} tags; at most {max} are allowed", tags.len()));
+    }
+    let chars = |text: &str| text.encode_utf16().count();
+    for (key, value) in tags {
+        if key.is_empty() || chars(key) > TAG_KEY_CHARS_MAX {
+            return refuse(format!("the tag key {key:?} is empty or too long"));
+        }
+        if chars(value) > TAG_VALUE_CHARS_MAX {
+            return refuse(format!("the value of the tag {key:?} is too long"));
+        }
+    }
+    Ok(())
+}
+
+impl Inner {
+    /// Whether the caller may give a new version of a key these marks. Who may only write could
+    /// otherwise make versions that even the bucket's owner cannot remove.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`]; what is wrong with the marks.
+    pub(crate) fn check_version_attributes(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        marks: &VersionAttributes,
+        details: &Details<'_>,
+    ) -> Result<()> {
+        for (asked, action) in [
+            (marks.retention.is_some(), Action::PutObjectRetention),
+            (marks.legal_hold.is_some(), Action::PutObjectLegalHold),
+            // Policies may look at tags, and so may rules that delete.
+            (marks.tags.is_some(), Action::PutObjectTagging),
+        ] {
+            if asked {
+                self.authorize_in_bucket(caller, action, bucket, Some(key.as_str()), details)?;
+            }
+        }
+        if let Some(tags) = &marks.tags {
+            check_tags(tags, TAGS_PER_OBJECT_MAX)?;
+        }
+        if marks.retention.is_some() || marks.legal_hold.is_some() {
+            need_object_lock(bucket.settings().and_then(|set| set.object_lock).is_some())?;
+        }
+        if let Some(until) = marks.retention.map(|retention| retention.until)
+            && until <= self.env.clock.now()
+        {
+            let message = "The retain until date must be in the future!";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        match &marks.storage_class {
+            Some(class) if !self.lifecycle.knows(class) => Err(Error::new(
+                ErrorKind::NoSuchStorageClass,
+                format!("{class} is no storage class"),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn need_object_lock(locks: bool) -> Result<()> {
+    if locks {
+        return Ok(());
+    }
+    let message = "Bucket is missing Object Lock Configuration";
+    Err(Error::new(ErrorKind::NotConfigured, message))
+}
+
+/// The action on the current version or on a named one.
+fn of(version: Option<VersionName>, current: Action, named: Action) -> Action {
+    match version {
+        None => current,
+        Some(_) => named,
+    }
+}
+
+impl Store {
+    /// The tags of a version, and what clients call it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
+    /// [`ErrorKind::NoSuchVersion`], [`ErrorKind::DeleteMarker`].
+    pub async fn get_tags(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+    ) -> Result<(Tags, Option<VersionName>)> {
+        let action = of(
+            version,
+            Action::GetObjectTagging,
+            Action::GetObjectVersionTagging,
+        );
+        let details = self.inner.details();
+        let (bucket, found) = self
+            .authorized_version_of(caller, action, object, version, &details)
+            .await?;
+        let name = shown_name(&bucket, &found);
+        Ok((found.tags, name))
+    }
+
+    /// Sets the tags of a version in place of those it has; none removes them. Gives what clients
+    /// call the version.
+    ///
+    /// # Errors
+    /// As [`Store::get_tags`]; [`ErrorKind::InvalidArgument`] for tags beyond the limits.
+    pub async fn set_tags(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+        tags: Tags,
+    ) -> Result<Option<VersionName>> {
+        check_tags(&tags, TAGS_PER_OBJECT_MAX)?;
+        let action = of(
+            version,
+            Action::PutObjectTagging,
+            Action::PutObjectVersionTagging,
+        );
+        let asked = pairs(&tags);
+        let details = Details {
+            tags: Some(&asked),
+            ..self.inner.details()
+        };
+        self.change(
+            caller,
+            action,
+            object,
+            version,
+            &details,
+            |attributes, _| {
+                attributes.tags.clone_from(&tags);
+                Ok(())
+            },
+        )
+        .await
+    }
+
+    /// Removes the tags of a version. Gives what clients call the version.
+    ///
+    /// # Errors
+    /// As [`Store::get_tags`].
+    pub async fn delete_tags(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+    ) -> Result<Option<VersionName>> {
+        let action = of(
+            version,
+            Action::DeleteObjectTagging,
+            Action::DeleteObjectVersionTagging,
+        );
+        let details = self.inner.details();
+        self.change(
+            caller,
+            action,
+            object,
+            version,
+            &details,
+            |attributes, _| {
+                attributes.tags.clear();
+                Ok(())
+            },
+        )
+        .await
+    }
+
+    /// How long a version is kept, if it is.
+    ///
+    /// # Errors
+    /// As [`Store::get_tags`]; [`ErrorKind::NotConfigured`] in a bucket without object lock.
+    pub async fn get_retention(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+    ) -> Result<Option<Retention>> {
+        let details = self.inner.details();
+        let action = Action::GetObjectRetention;
+        let (bucket, found) = self
+            .authorized_version_of(caller, action, object, version, &details)
+            .await?;
+        need_object_lock(bucket.settings().and_then(|set| set.object_lock).is_some())?;
+        Ok(found.retention)
+    }
+
+    /// Sets how long a version is kept. Time is only ever added, unless it is kept in governance mode
+    /// and the caller may `bypass` that and says so.
+    ///
+    /// # Errors
+    /// As [`Store::get_retention`]; [`ErrorKind::Locked`] where less than before is wanted;
+    /// [`ErrorKind::InvalidArgument`] for a time in the past.
+    pub async fn set_retention(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+        retention: Option<Retention>,
+        bypass: bool,
+    ) -> Result<()> {
+        let key = object.key.as_str();
+        let action = Action::PutObjectRetention;
+        let details = Details {
+            retention: retention.map(|asked| (mode_name(asked.mode), asked.until)),
+            ..self.inner.details()
+        };
+        let (found, _) = self
+            .authorized_version_of(caller, action, object, version, &details)
+            .await?;
+        let bypass = bypass && self.inner.may_bypass(caller, &found, Some(key), &details);
+        let path = found.path(key);
+        let change = |attributes: &mut StoredAttributes, around: ChangeContext| {
+            need_object_lock(around.object_lock.is_some())?;
+            if retention.is_some_and(|retention| retention.until <= around.now) {
+                let message = "The retain until date must be in the future!";
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            if let Some(before) = attributes.retention
+                && before.until > around.now
+                && !grows(before, retention)
+                && !(bypass && before.mode == RetentionMode::Governance)
+            {
+                let message = format!("{path} is kept longer");
+                return Err(Error::new(ErrorKind::Locked, message));
+            }
+            attributes.retention = retention;
+            Ok(())
+        };
+        let principal = caller.to_string();
+        self.inner
+            .tree
+            .change_version(
+                &actor(caller, &principal),
+                &found,
+                &object.key,
+                version,
+                change,
+            )
+            .await?;
+        Ok(())
+    }
+
+    /// Whether a version is kept until further notice; `None` when nobody ever said.
+    ///
+    /// # Errors
+    /// As [`Store::get_retention`].
+    pub async fn get_legal_hold(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+    ) -> Result<Option<bool>> {
+        let details = self.inner.details();
+        let action = Action::GetObjectLegalHold;
+        let (bucket, found) = self
+            .authorized_version_of(caller, action, object, version, &details)
+            .await?;
+        need_object_lock(bucket.settings().and_then(|set| set.object_lock).is_some())?;
+        Ok(found.legal_hold)
+    }
+
+    /// Keeps a version until further notice, or lets it go.
+    ///
+    /// # Errors
+    /// As [`Store::get_retention`].
+    pub async fn set_legal_hold(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+        hold: bool,
+    ) -> Result<()> {
+        let action = Action::PutObjectLegalHold;
+        let details = Details {
+            legal_hold: Some(hold),
+            ..self.inner.details()
+        };
+        self.change(
+            caller,
+            action,
+            object,
+            version,
+            &details,
+            |attributes, around| {
+                need_object_lock(around.object_lock.is_some())?;
+                attributes.legal_hold = Some(hold);
+                Ok(())
+            },
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// Sets the tags of a bucket in place of those it has.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`]; [`ErrorKind::TooLarge`].
+    pub async fn set_bucket_tags(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+        tags: &BucketTags,
+    ) -> Result<()> {
+        let asked = pairs(&tags.tags);
+        let details = Details {
+            tags: Some(&asked),
+            ..self.inner.details()
+        };
+        let action = BucketTags::PUT;
+        let found = self
+            .inner
+            .authorize_bucket_with(caller, action, bucket, None, &details)
+            .await?;
+        self.put_document(caller, &found, tags).await
+    }
+
+    async fn authorized_version_of(
+        &self,
+        caller: &Caller,
+        action: Action,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+        details: &Details<'_>,
+    ) -> Result<(Bucket, VersionRecord)> {
+        let bucket = self.inner.bucket_of(caller, &object.bucket).await?;
+        let file = self
+            .inner
+            .authorized_version_with(caller, action, &bucket, &object.key, version, details)
+            .await?;
+        Ok((bucket, file.current))
+    }
+
+    async fn change(
+        &self,
+        caller: &Caller,
+        action: Action,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+        details: &Details<'_>,
+        change: impl Fn(&mut StoredAttributes, ChangeContext) -> Result<()>,
+    ) -> Result<Option<VersionName>> {
+        // Its owner, its list and its tags have a say, so it is looked at before.
+        let (bucket, _) = self
+            .authorized_version_of(caller, action, object, version, details)
+            .await?;
+        let principal = caller.to_string();
+        let version = self
+            .inner
+            .tree
+            .change_version(
+                &actor(caller, &principal),
+                &bucket,
+                &object.key,
+                version,
+                change,
+            )
+            .await?;
+        Ok(shown_name(&bucket, &version))
+    }
+}
+
+/// A mode as policies write it.
+fn mode_name(mode: RetentionMode) -> &'static str {
+    match mode {
+        RetentionMode::Governance => "GOVERNANCE",
+        RetentionMode::Compliance => "COMPLIANCE",
+    }
+}
+
+/// Whether nothing that was promised is taken back.
+fn grows(before: Retention, after: Option<Retention>) -> bool {
+    // The stricter mode promises more, but whoever may only add time may not choose the mode.
+    after.is_some_and(|after| after.mode == before.mode && after.until >= before.until)
+}

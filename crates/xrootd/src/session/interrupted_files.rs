@@ -1,0 +1,231 @@
+//! Files whose connection broke, kept until their clients go on with them or the time for that is over.
+//!
+//! A client that loses the connection to an open file opens it anew by itself, without a word to who uses it: it
+//! sends again what was not acknowledged, or reads on. What was acknowledged stands in the file's writer, so the
+//! client gets that very one back; and it gets the version back that it was reading, whatever has the name now.
+//! Whose a file is: who is the same user of this server, opens the same path and says to be the same process on the
+//! same host.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use dewar_types::{UserId, VersionId};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{ClientInfo, LeasedFile, Writer};
+use crate::limits::{
+    INTERRUPTED_MAX, INTERRUPTED_OF_USER_MAX, INTERRUPTED_READS_MAX, INTERRUPTED_READS_OF_USER_MAX,
+    INTERRUPTED_READS_TIME,
+};
+
+/// Whose an open file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClientFileKey {
+    pub(crate) path: String,
+    pub(crate) owner: UserId,
+    pub(crate) client: ClientInfo,
+}
+
+/// A version that was being read, and the open file as long as that is kept.
+pub(crate) type InterruptedRead = (VersionId, Option<Arc<LeasedFile>>);
+
+struct Upload {
+    whose: ClientFileKey,
+    writer: Arc<Writer>,
+    since: Instant,
+}
+
+struct Read {
+    whose: ClientFileKey,
+    /// What it read stays readable by this.
+    file: Option<Arc<LeasedFile>>,
+    version: VersionId,
+    since: Instant,
+}
+
+/// The oldest first.
+#[derive(Default)]
+struct RetainedFiles {
+    uploads: VecDeque<Upload>,
+    reads: VecDeque<Read>,
+    /// Somebody gives up what is too old.
+    swept: bool,
+}
+
+/// See the module.
+pub(crate) struct InterruptedFiles {
+    keep: Duration,
+    kept: Mutex<RetainedFiles>,
+    own: Weak<Self>,
+}
+
+impl InterruptedFiles {
+    /// Keeps open files for so long; none with zero.
+    pub(crate) fn new(keep: Duration) -> Arc<Self> {
+        Arc::new_cyclic(|own| Self {
+            keep,
+            kept: Mutex::default(),
+            own: Weak::clone(own),
+        })
+    }
+
+    /// Keeps an upload. Where there are too many, of its user or in all, the oldest is given up.
+    pub(crate) fn leave(&self, whose: ClientFileKey, writer: Arc<Writer>) {
+        if self.keep.is_zero() {
+            return;
+        }
+        let mut kept = self.kept.lock();
+        let owner = whose.owner;
+        make_room(
+            &mut kept.uploads,
+            (INTERRUPTED_MAX, INTERRUPTED_OF_USER_MAX),
+            |upload| upload.whose.owner == owner,
+        );
+        kept.uploads.push_back(Upload {
+            whose,
+            writer,
+            since: Instant::now(),
+        });
+        self.sweep(&mut kept);
+    }
+
+    /// Keeps what is being read, and remembers for longer which version it was. Of too many, of its user or in all,
+    /// the oldest are forgotten.
+    pub(crate) fn leave_read(&self, whose: ClientFileKey, file: Arc<LeasedFile>) {
+        let mut kept = self.kept.lock();
+        let owner = whose.owner;
+        make_room(
+            &mut kept.reads,
+            (INTERRUPTED_READS_MAX, INTERRUPTED_READS_OF_USER_MAX),
+            |read| read.whose.owner == owner,
+        );
+        kept.reads.push_back(Read {
+            whose,
+            version: file.info.version,
+            file: (!self.keep.is_zero()).then_some(file),
+            since: Instant::now(),
+        });
+        self.sweep(&mut kept);
+    }
+
+    /// The upload that is there of this client; of several nobody knows which is meant.
+    pub(crate) fn find(&self, whose: &ClientFileKey) -> Option<Arc<Writer>> {
+        let kept = self.kept.lock();
+        let mut own = kept.uploads.iter().filter(|upload| upload.whose == *whose);
+        match (own.next(), own.next()) {
+            (Some(upload), None) => Some(Arc::clone(&upload.writer)),
+            _ => None,
+        }
+    }
+
+    /// Takes an upload; false if it is not there any more.
+    pub(crate) fn take(&self, writer: &Arc<Writer>) -> bool {
+        let mut kept = self.kept.lock();
+        let before = kept.uploads.len();
+        kept.uploads
+            .retain(|upload| !Arc::ptr_eq(&upload.writer, writer));
+        kept.uploads.len() < before
+    }
+
+    /// Gives up what a client began before it began anew.
+    pub(crate) fn give_up_uploads(&self, whose: &ClientFileKey) {
+        let mut kept = self.kept.lock();
+        kept.uploads.retain(|upload| upload.whose != *whose);
+    }
+
+    /// What this client was reading.
+    pub(crate) fn reads(&self, whose: &ClientFileKey) -> Vec<InterruptedRead> {
+        let kept = self.kept.lock();
+        let own = kept.reads.iter().filter(|read| read.whose == *whose);
+        own.map(|read| (read.version, read.file.clone())).collect()
+    }
+
+    /// One file of a client is not asked about any more. False if nothing is known of it.
+    pub(crate) fn forget_read(&self, whose: &ClientFileKey, version: VersionId) -> bool {
+        let mut kept = self.kept.lock();
+        let is_it = |read: &Read| read.whose == *whose && read.version == version;
+        let known = kept.reads.iter().position(is_it);
+        known.and_then(|known| kept.reads.remove(known)).is_some()
+    }
+
+    /// Whether there are no uploads.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kept.lock().uploads.is_empty()
+    }
+
+    /// Sees to it that somebody gives up what gets too old.
+    fn sweep(&self, kept: &mut RetainedFiles) {
+        if !std::mem::replace(&mut kept.swept, true) {
+            tokio::spawn(give_up_in_time(Weak::clone(&self.own), self.keep));
+        }
+    }
+
+    /// Gives up what is too old, and says when to look again: at the latest when what is left from now on is too
+    /// old; `None` if there is nothing, and nobody comes again.
+    fn give_up(&self) -> Option<Instant> {
+        let mut kept = self.kept.lock();
+        let (now, keep) = (Instant::now(), self.keep);
+        let old = |since: Instant, time: Duration| since + time <= now;
+        while kept
+            .uploads
+            .front()
+            .is_some_and(|upload| old(upload.since, keep))
+        {
+            kept.uploads.pop_front();
+        }
+        while kept
+            .reads
+            .front()
+            .is_some_and(|read| old(read.since, INTERRUPTED_READS_TIME))
+        {
+            kept.reads.pop_front();
+        }
+        let mut open = kept.reads.iter_mut().filter(|read| read.file.is_some());
+        let mut next = open.find_map(|read| {
+            if old(read.since, keep) {
+                read.file = None;
+                return None;
+            }
+            Some(read.since + keep)
+        });
+        let oldest = kept.uploads.front().map(|upload| upload.since + keep);
+        let known = kept.reads.front();
+        let known = known.map(|read| read.since + INTERRUPTED_READS_TIME);
+        for other in [oldest, known].into_iter().flatten() {
+            next = Some(next.map_or(other, |next| next.min(other)));
+        }
+        kept.swept = next.is_some();
+        match keep.is_zero() {
+            true => next,
+            false => next.map(|next| next.min(now + keep)),
+        }
+    }
+}
+
+/// Makes room for one more of a user, whose oldest goes, or that of all, so that there are at most as many in all and
+/// of the user.
+fn make_room<T>(kept: &mut VecDeque<T>, (all, own): (usize, usize), of_user: impl Fn(&T) -> bool) {
+    if kept.iter().filter(|one| of_user(one)).count() >= own
+        && let Some(oldest) = kept.iter().position(&of_user)
+    {
+        kept.remove(oldest);
+    }
+    if kept.len() >= all {
+        kept.pop_front();
+    }
+}
+
+/// Runs as long as there is anything.
+async fn give_up_in_time(interrupted: Weak<InterruptedFiles>, keep: Duration) {
+    let mut until = Instant::now() + keep;
+    loop {
+        tokio::time::sleep_until(until).await;
+        match interrupted.upgrade().and_then(|them| them.give_up()) {
+            Some(next) => until = next,
+            None => return,
+        }
+    }
+}

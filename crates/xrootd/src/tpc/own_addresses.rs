@@ -1,0 +1,121 @@
+//! Addresses at which this process itself listens.
+//!
+//! A copy that shows a client's token must not come from here: the server would ask itself from its own
+//! address, and policies that trust this address would trust whoever started the copy. A copy with a key
+//! may, since the one who left the key is judged by where that client is.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use dewar_xrootd_client::{Endpoint, Error, Resolver, Result};
+use futures_util::future::BoxFuture;
+
+use super::AllowList;
+
+/// The configured sources without this process itself.
+pub(crate) struct RemoteAllowList {
+    pub(crate) sources: Arc<AllowList>,
+    /// What this process listens on.
+    pub(crate) listeners: Arc<[SocketAddr]>,
+}
+
+impl RemoteAllowList {
+    async fn judged(&self, place: &Endpoint) -> Result<Vec<SocketAddr>> {
+        let found = self.sources.resolve(place).await?;
+        match found.iter().any(|address| self.is_here(*address)) {
+            true => Err(Error::NotAllowed {
+                host: place.to_string(),
+                why: "it is this server itself, which a copy with a token must not come from"
+                    .to_owned(),
+            }),
+            false => Ok(found),
+        }
+    }
+
+    fn is_here(&self, address: SocketAddr) -> bool {
+        let ip = address.ip().to_canonical();
+        self.listeners.iter().any(|listener| {
+            let own = listener.ip().to_canonical();
+            listener.port() == address.port()
+                && (own == ip || (own.is_unspecified() || ip.is_unspecified()) && is_local(ip))
+        })
+    }
+}
+
+impl Resolver for RemoteAllowList {
+    fn resolve<'a>(&'a self, place: &'a Endpoint) -> BoxFuture<'a, Result<Vec<SocketAddr>>> {
+        Box::pin(self.judged(place))
+    }
+}
+
+/// Whether an address belongs to this machine: the kernel would connect to it from itself. Nothing is sent.
+fn is_local(ip: IpAddr) -> bool {
+    if ip.is_loopback() || ip.is_unspecified() {
+        return true;
+    }
+    let any: IpAddr = match ip {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    // The port of `discard`; any would do.
+    let from = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((ip, 9))?;
+        socket.local_addr()
+    });
+    from.is_ok_and(|from| from.ip() == ip)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AllowRule;
+
+    fn others(listeners: &[&str]) -> RemoteAllowList {
+        let listeners = listeners
+            .iter()
+            .map(|text| text.parse().expect("an address"));
+        RemoteAllowList {
+            sources: Arc::new(AllowList(vec![
+                AllowRule::parse("127.0.0.0/8").expect("a rule"),
+            ])),
+            listeners: listeners.collect(),
+        }
+    }
+
+    #[test]
+    fn a_listener_is_known_by_each_of_its_addresses() {
+        let here = |listener: &str, address: &str| {
+            others(&[listener]).is_here(address.parse().expect("an address"))
+        };
+        for listener in ["127.0.0.1:1094", "0.0.0.0:1094", "[::]:1094"] {
+            assert!(here(listener, "127.0.0.1:1094"), "{listener}");
+            assert!(here(listener, "[::ffff:127.0.0.1]:1094"), "{listener}");
+            assert!(!here(listener, "127.0.0.1:1095"), "{listener}");
+            assert!(!here(listener, "192.0.2.1:1094"), "{listener}");
+        }
+        assert!(here("127.0.0.1:1094", "0.0.0.0:1094"));
+        assert!(here("0.0.0.0:1094", "127.0.1.1:1094") && here("[::]:1094", "[::1]:1094"));
+        assert!(!here("127.0.0.1:1094", "127.0.0.2:1094"));
+        // Whatever address it has beside those, it is known by it.
+        let probe = UdpSocket::bind("0.0.0.0:0").expect("bound");
+        if probe.connect("198.51.100.1:9").is_ok() {
+            let ip = probe.local_addr().expect("bound").ip();
+            assert!(here("0.0.0.0:1094", &format!("{ip}:1094")));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_copy_with_a_token_does_not_come_from_here() {
+        let others = others(&["127.0.0.1:1094"]);
+        let judged = async |place: &str| {
+            let place = Endpoint::parse(place, false).expect("a place");
+            others.resolve(&place).await
+        };
+        let refused = judged("127.0.0.1:1094").await;
+        assert!(
+            matches!(refused, Err(Error::NotAllowed { .. })),
+            "{refused:?}"
+        );
+        judged("127.0.0.1:1095").await.expect("another server");
+    }
+}
