@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::lanes::{Instructions, SimdLane, WIDEST};
+use super::simd_lanes::{Instructions, SimdLane, WIDEST};
 use super::{BLOCK, Md5, whole_blocks};
 
 /// The most bytes of one stream that a batch hashes.
