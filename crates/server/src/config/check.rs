@@ -8,6 +8,8 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use dewar_data::pool::IDENTITY_FILE;
+
 use super::keys::Config;
 use crate::keytab::Keytab;
 use crate::store_engine::roster::knows_pool;
@@ -187,12 +189,22 @@ fn disks(config: &Config, findings: &mut Findings) {
         }
     }
     let mut devices: BTreeMap<u64, Vec<&Path>> = BTreeMap::new();
+    // A pool is made only when all of its disks are there. One that exists opens without some of them.
+    let is_first_start =
+        !knows_pool(config) && !disks.iter().any(|disk| disk.join(IDENTITY_FILE).exists());
     for disk in disks {
         match std::fs::metadata(disk) {
             Ok(found) if !found.is_dir() => {
                 findings.error("pool.disks", format!("{} is no folder", disk.display()));
             }
             Ok(found) => devices.entry(found.dev()).or_default().push(disk),
+            Err(error) if is_first_start => findings.error(
+                "pool.disks",
+                format!(
+                    "{}: {error}; the first start needs all disks: make this folder, or mount its disk",
+                    disk.display()
+                ),
+            ),
             Err(error) => findings.warning(
                 "pool.disks",
                 format!("{} counts as missing: {error}", disk.display()),

@@ -302,6 +302,9 @@ fn check_looks_at_folders() {
     assert!(found(&config, Error, "server.state_dir", "inside the disk"));
 
     config.pool.disks.push(dir.path().join("absent"));
+    assert!(found(&config, Error, "pool.disks", "the first start needs"));
+    // One disk with an identity shows that the pool was made before.
+    std::fs::write(dir.path().join("disk0/dewar-disk"), "").expect("identity");
     assert!(found(&config, Warning, "pool.disks", "counts as missing"));
     config.pool.disks.push(dir.path().join("link/."));
     assert!(found(&config, Error, "pool.disks", "same folder"));
