@@ -60,8 +60,12 @@ enum Word {
     Lint,
     /// Format the code
     Fmt,
-    /// Check what the compiler cannot: edges between crates, sizes, names, links
-    Tidy,
+    /// Check what the compiler cannot: edges between crates, sizes, names, English, links
+    Tidy {
+        /// Print instead how much code each crate has, without tests and comments
+        #[arg(long)]
+        size: bool,
+    },
     /// Run every fuzz target for a while
     Fuzz {
         /// Arguments of the runner: targets, --seconds, --seed, --replay
@@ -128,7 +132,8 @@ fn run_word(word: Word, workspace: &Workspace) -> Result<()> {
             tidy::tidy(workspace)
         }
         Word::Fmt => run::run(&mut cargo(workspace, ["fmt", "--all"])),
-        Word::Tidy => tidy::tidy(workspace),
+        Word::Tidy { size: true } => tidy::size(workspace),
+        Word::Tidy { size: false } => tidy::tidy(workspace),
         Word::Fuzz { args } => run::fuzz(workspace, args),
         Word::Sim { args } => run::sim(workspace, args),
         Word::Bench { args } => bench::bench(workspace, args),

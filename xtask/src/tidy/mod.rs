@@ -4,13 +4,17 @@
 //! Exceptions are listed with their reason in [`exceptions`], and an exception that nothing needs
 //! any more is a violation itself.
 
+mod circles;
 mod edges;
+mod english;
 mod exceptions;
 mod folders;
 mod links;
 mod proofs;
+mod size;
 mod sources;
 mod text;
+mod type_names;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -72,6 +76,12 @@ pub(crate) fn tidy(workspace: &Workspace) -> Result<()> {
     }
 }
 
+/// Prints how much code each crate has.
+pub(crate) fn size(workspace: &Workspace) -> Result<()> {
+    size::print(&Tree::read(&workspace.root, &workspace.target)?);
+    Ok(())
+}
+
 /// All violations, by path.
 pub(crate) fn violations(workspace: &Workspace) -> Result<Vec<Violation>> {
     let tree = Tree::read(&workspace.root, &workspace.target)?;
@@ -80,6 +90,12 @@ pub(crate) fn violations(workspace: &Workspace) -> Result<Vec<Violation>> {
     found.extend(folders::check(&tree));
     found.extend(links::check(&tree, &workspace.root));
     found.extend(proofs::check(&tree));
+    found.extend(circles::check(&tree));
+    found.extend(english::check(&tree));
+    let banned = workspace.root.join(type_names::LIST);
+    let banned =
+        std::fs::read_to_string(&banned).with_context(|| format!("read {}", banned.display()))?;
+    found.extend(type_names::check(&tree, &banned));
     found.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     Ok(found)
 }
