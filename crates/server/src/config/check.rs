@@ -198,7 +198,7 @@ fn disks(config: &Config, findings: &mut KnownBadShards) {
                 findings.error("pool.disks", format!("{} is no folder", disk.display()));
             }
             Ok(found) => devices.entry(found.dev()).or_default().push(disk),
-            Err(error) if is_first_start => findings.error(
+            Err(error) if is_first_start => findings.warning(
                 "pool.disks",
                 format!(
                     "{}: {error}; the first start needs all disks: make this folder, or mount its disk",
