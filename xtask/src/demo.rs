@@ -54,12 +54,12 @@ impl Demo {
         Ok(demo)
     }
 
-    /// Where it says how it can be reached.
+    /// The ready file, which has the addresses of the demo.
     pub(crate) fn ready_file(&self) -> PathBuf {
         self.folder.join("ready.json")
     }
 
-    /// Where it speaks the protocol of XRootD, as `HOST:PORT`.
+    /// The address of its XRootD server, as `HOST:PORT`.
     pub(crate) fn xrootd(&self) -> Result<String> {
         let file = self.ready_file();
         let text =

@@ -26,7 +26,7 @@ const PORT_BASE: u16 = 19100;
 const STEPS: &str = "put:4k:16:20000,get:4k:16:60000:6000,head:4k:16:60000:6000,list:4k:4:1000:6000,delete:4k:16:20000,put:1m:8:1500,\
                      get:1m:8:4000:400,put:10mb:8:200,get:10mb:8:600:60,range:10mb:16:30000:60,multipart:100mb:4:16";
 
-/// What is asked for.
+/// The arguments of the command.
 #[derive(Args)]
 pub(crate) struct Flame {
     /// Steps of dewar bench s3, `WORKLOAD:SIZE:CONCURRENCY:REQUESTS[:OBJECTS]`, with commas
@@ -35,7 +35,7 @@ pub(crate) struct Flame {
     /// Samples a second on each core
     #[arg(long, default_value_t = 199)]
     frequency: u32,
-    /// Where the graphs go; default: flame/ in cargo's target directory
+    /// The folder for the graphs; default: flame/ in cargo's target directory
     #[arg(long)]
     output: Option<PathBuf>,
 }

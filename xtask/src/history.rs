@@ -1,7 +1,8 @@
-//! `cargo xtask history`: what a commit costs, as lines of `benches/history.csv`.
+//! `cargo xtask history`: the cost of a commit, as lines of `benches/history.csv`.
 //!
-//! Machines differ and are never idle, so each figure of the server stands beside what the load
-//! driver itself used for the same operations: that code changes rarely and serves as the ruler.
+//! Machines differ and are never idle. So each figure of the server is stored together with the CPU
+//! that the load driver used for the same operations. The driver's code changes rarely and serves
+//! as the reference.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,7 +16,7 @@ use crate::run::{cargo, output, run};
 use crate::workspace::Workspace;
 
 const PORT_BASE: u16 = 19200;
-/// A member of `server_cpu` in what the load driver writes, and the steps that are told in it.
+/// A member of `server_cpu` in the load driver's output, and the steps that are stored under it.
 const STEPS: [(&str, &[&str]); 3] = [
     (
         "s_per_1000_ops",

@@ -1,9 +1,9 @@
-//! What a profile's samples were spent on: a line for each layer of the server, from folded stacks.
+//! Samples of a profile by layer: one line for each layer of the server, from folded stacks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Where a name has to be for its layer.
+/// The position that a name must have in a stack for its layer.
 #[derive(Clone, Copy)]
 enum MatchScope {
     /// In the function that ran.

@@ -1,8 +1,7 @@
 //! Build, test, lint, bench and docs, each one word: `cargo xtask WORD`.
 //!
-//! What a word does is here and nowhere else; the justfile and CI call it. CARGO_TARGET_DIR is
-//! honoured by everything: cargo reads it by itself, and [`workspace::Workspace`] knows where it
-//! leads.
+//! Each word is defined here and nowhere else. The justfile and CI call it. Every word respects
+//! CARGO_TARGET_DIR: cargo reads it by itself, and [`workspace::Workspace`] resolves it.
 
 mod bench;
 mod demo;

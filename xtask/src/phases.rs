@@ -21,7 +21,7 @@ const LINES_OF_FAILURE: usize = 400;
 /// How much a background phase gives way to the foreground.
 const BACKGROUND_NICENESS: &str = "15";
 
-/// What became of a phase.
+/// The result of a phase.
 pub(crate) struct PhaseOutcome {
     pub(crate) name: &'static str,
     pub(crate) wall: Duration,
@@ -39,7 +39,7 @@ pub(crate) fn foreground(name: &'static str, commands: Vec<Command>) -> PhaseOut
     outcome
 }
 
-/// A phase that runs beside others.
+/// A phase that runs in parallel with others.
 pub(crate) struct Background {
     log: PathBuf,
     thread: JoinHandle<PhaseOutcome>,
@@ -153,7 +153,8 @@ fn measure(
     }
 }
 
-/// Waits for a process, adds what it and its children used, and returns its status if it failed.
+/// Waits for a process, adds the CPU time of it and its children, and returns its status if it
+/// failed.
 fn wait(mut child: Child, cpu: &mut Duration) -> Result<Option<String>> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let pid = pid.context("a process without a number")?;

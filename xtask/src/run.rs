@@ -29,7 +29,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command and returns what it prints.
+/// Runs a command and returns its output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let told = told(command);
     let output = command.output().with_context(|| format!("run {told}"))?;
@@ -66,8 +66,8 @@ pub(crate) fn sim(workspace: &Workspace, args: Vec<OsString>) -> Result<()> {
 }
 
 /// Builds the binary that the integration test `test` runs, as `cargo test --workspace` does. A
-/// build of its own package alone would have other features of the dependencies, and compile all of
-/// them once more.
+/// build of its own package alone would use other features of the dependencies, and compile all of
+/// them again.
 pub(crate) fn build_as_tested(workspace: &Workspace, test: &str) -> Result<()> {
     run(&mut cargo(
         workspace,
@@ -75,7 +75,7 @@ pub(crate) fn build_as_tested(workspace: &Workspace, test: &str) -> Result<()> {
     ))
 }
 
-/// A Python with what a suite needs, in a folder of its own below the root of the workspace.
+/// A Python with the packages of a suite, in a separate folder below the root of the workspace.
 pub(crate) fn python(workspace: &Workspace, folder: &str, requirements: &Path) -> Result<PathBuf> {
     let place = workspace.root.join(folder);
     let python = place.join("bin/python");

@@ -21,7 +21,8 @@ use crate::workspace::Workspace;
 
 /// Away from the ports that people use by hand, and from those of the benchmark.
 const PORT_BASE: u16 = 19100;
-/// Below the root of the workspace: what the suite needs, and what is known to pass.
+/// The folder of the suite's files and of the lists of tests that pass, below the root of the
+/// workspace.
 const FOLDER: &str = "tests/s3-suite";
 /// Left out as issue and conformance page say: KMS, bucket logging, cloud tiers and what restores
 /// from them.
@@ -40,8 +41,8 @@ const LEFT_BEHIND: &str = "test_account_inline_group_policy_allow";
 /// How long that test has to get its session before others clean up roles.
 const EXPIRY_START: Duration = Duration::from_secs(10);
 
-/// The users that the suite's configuration asks for: section, name, tenant. A root of an account
-/// has a tenant of its own.
+/// The users in the suite's configuration: section, name, tenant. A root of an account has a tenant
+/// of its own.
 const USERS: [(&str, &str, &str); 6] = [
     ("s3 main", "main", ""),
     ("s3 alt", "alt", ""),
@@ -55,8 +56,8 @@ const ADMINS: &[&str] = &["iam", "iam root", "iam alt root"];
 /// The same for the tests of IAM, in which roots of accounts make roles of their accounts.
 const IAM_ADMINS: &[&str] = &["iam"];
 
-/// Where the buckets are: the one region where making a bucket again is no error, as the suite
-/// expects.
+/// The region of the buckets. It is the one region in which creating a bucket twice is no error, as
+/// the suite expects.
 const REGION: &str = "us-east-1";
 
 const OWNERSHIP: &str = "DEWAR_S3_OBJECT_OWNERSHIP";
@@ -71,10 +72,10 @@ const SETTINGS: [(&str, &str); 5] = [
     (OWNERSHIP, "ObjectWriter"),
 ];
 
-/// Whom the tokens of the tests of web identity are for.
+/// The audience of the tokens in the tests of web identity.
 const AUDIENCE: &str = "https://storage.example.org";
 
-/// What the tests of IAM and STS count on beside.
+/// Further settings that the tests of IAM and STS need.
 const IAM_SETTINGS: [(&str, &str); 4] = [
     // Their providers are on this machine.
     ("DEWAR_FEDERATION_PROVIDER_HOSTS", "localhost"),
@@ -86,7 +87,7 @@ const IAM_SETTINGS: [(&str, &str); 4] = [
     ("DEWAR_FEDERATION_SESSION_TAG_KEYS", "true"),
 ];
 
-/// What `cargo xtask s3-tests` was asked.
+/// The arguments of `cargo xtask s3-tests`.
 #[derive(clap::Args)]
 pub(crate) struct S3Tests {
     /// A checkout of ceph/s3-tests
@@ -173,7 +174,7 @@ pub(crate) fn s3_tests(workspace: &Workspace, asked: &S3Tests) -> Result<()> {
     passes::judge(&folder.join(list), &ran, asked.only.is_some(), asked.record)
 }
 
-/// Where everything is that runs of the suite need.
+/// The paths that runs of the suite need.
 struct SuitePaths<'a> {
     python: &'a Path,
     checkout: &'a Path,
@@ -216,8 +217,8 @@ impl SuitePaths<'_> {
     }
 }
 
-/// Runs the tests of IAM and STS, and judges each of the two by a list of its own. Each test removes
-/// all roles of one user when it ends, so they run one by one.
+/// Runs the tests of IAM and STS, and compares each of the two with its own list. Each test removes
+/// all roles of one user at its end, so they run one by one.
 fn iam_tests(paths: &SuitePaths<'_>, asked: &S3Tests) -> Result<()> {
     let only = asked.only.as_deref().unwrap_or("test");
     let mut iam = BTreeMap::new();
@@ -261,7 +262,7 @@ fn iam_tests(paths: &SuitePaths<'_>, asked: &S3Tests) -> Result<()> {
     iam.and(sts)
 }
 
-/// Where everything is that a run of pytest needs.
+/// The paths that a run of pytest needs.
 struct SuiteRun {
     python: PathBuf,
     checkout: PathBuf,
@@ -272,7 +273,8 @@ struct SuiteRun {
 }
 
 impl SuiteRun {
-    /// Runs what is selected, `jobs` at once (0: in one process), and says what became of each test.
+    /// Runs the selected tests, `jobs` at once (0: in one process), and returns the result of each
+    /// test.
     fn run(&self, selection: &str, jobs: u32, more: &[String]) -> Result<BTreeMap<String, String>> {
         if self.outcomes.exists() {
             std::fs::remove_file(&self.outcomes).context("forget the run before")?;
@@ -363,7 +365,7 @@ fn configure(demo: &Demo, port: u16, asked: &S3Tests) -> Result<String> {
     Ok(text)
 }
 
-/// What became of each test.
+/// The result of each test.
 fn read_outcomes(path: &Path) -> Result<BTreeMap<String, String>> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("no outcomes in {}: did pytest start?", path.display()))?;

@@ -23,7 +23,7 @@ const SEEDS_FULL: &str = "12000";
 const FUZZ_SECONDS: &str = "1";
 const FUZZ_SECONDS_FULL: &str = "30";
 
-/// What `cargo xtask test` was asked.
+/// The arguments of `cargo xtask test`.
 #[derive(clap::Args)]
 pub(crate) struct Test {
     /// Leave out the end-to-end tests
@@ -134,7 +134,7 @@ impl Run<'_> {
         Ok(outcomes)
     }
 
-    /// What runs beside the end-to-end tests.
+    /// The processes that run during the end-to-end tests.
     fn beside(&self) -> Result<Vec<Background>> {
         let built = self.workspace.target.join("debug");
         let (seeds, seconds) = if self.asked.full {
@@ -260,7 +260,7 @@ fn cpu_minutes(outcomes: &[PhaseOutcome]) -> f64 {
     outcomes.iter().map(|outcome| minutes(outcome.cpu)).sum()
 }
 
-/// Compares what was used with the number of minutes in a file, whose other lines are comments.
+/// Compares the used time with the number of minutes in a file, whose other lines are comments.
 fn check_budget(file: &Path, outcomes: &[PhaseOutcome]) -> Result<()> {
     let text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
     let budget = text

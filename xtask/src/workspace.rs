@@ -1,4 +1,4 @@
-//! Where the workspace is, what is in it, and where cargo puts what it builds.
+//! The workspace: its root, its packages, and cargo's target directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

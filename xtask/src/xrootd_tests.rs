@@ -20,7 +20,8 @@ use crate::workspace::Workspace;
 
 /// Away from the ports that people use by hand, and from those of other words.
 const PORT_BASE: u16 = 19900;
-/// Below the root of the workspace: what the suite needs, and what is known to pass.
+/// The folder of the suite's files and of the lists of tests that pass, below the root of the
+/// workspace.
 const FOLDER: &str = "tests/xrootd-suite";
 /// The folder of the tests' paths.
 const BUCKET: &str = "data";
@@ -31,7 +32,7 @@ const COMMON_SOURCES: [&str; 3] = [
     "common/Utils.cc",
     "XrdCl/IdentityPlugIn.cc",
 ];
-/// Those with tests of the client that need a server. Each is a program of its own, as in the
+/// The sources with tests of the client that need a server. Each is a separate program, as in the
 /// suite's build: two have a class of the same name.
 const TEST_SOURCES: [&str; 8] = [
     "XrdCl/XrdClFileTest.cc",
@@ -71,7 +72,7 @@ const TEST_TRIES: u32 = 6000;
 /// Settings of the server that the suite counts on.
 const SETTINGS: [(&str, &str); 1] = [("DEWAR_LOG_LEVEL", "warn")];
 
-/// What `cargo xtask xrootd-tests` was asked.
+/// The arguments of `cargo xtask xrootd-tests`.
 #[derive(clap::Args)]
 pub(crate) struct XrootdTests {
     /// A checkout of xrootd/xrootd
@@ -161,7 +162,7 @@ fn start(workspace: &Workspace, binary: &Path) -> Result<Demo> {
     Demo::start(binary, &folder, port_base, &SETTINGS)
 }
 
-/// Where the client's libraries are.
+/// The folder of the client's libraries.
 fn libraries(python: &Path) -> Result<PathBuf> {
     let code = "import pyxrootd, os; print(os.path.dirname(pyxrootd.__file__))";
     let place = output(Command::new(python).args(["-c", code]))?;
@@ -176,7 +177,7 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// The programs; what was compiled before and is newer than its source is kept.
+    /// The programs. A compiled program that is newer than its source is kept.
     fn programs(&self) -> Result<Vec<PathBuf>> {
         let include = self.folder.join("include");
         std::fs::create_dir_all(&include).with_context(|| format!("make {}", include.display()))?;
@@ -225,7 +226,8 @@ impl Build<'_> {
         run(&mut link).context("the tests need the packages g++, libgtest-dev and zlib1g-dev")
     }
 
-    /// What the suite's own build would make of its template. The tests look at the major version only.
+    /// The file that the suite's own build makes of its template. The tests read the major version
+    /// only.
     fn version_header(&self, include: &Path) -> Result<()> {
         let template = self.suite.join("src/XrdVersion.hh.in");
         let text = std::fs::read_to_string(&template)
@@ -296,7 +298,7 @@ fn write_random(path: &Path, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Where everything is that a test needs.
+/// The paths that a test needs.
 struct Suite<'a> {
     program: &'a Path,
     /// In which the tests run.
@@ -346,7 +348,7 @@ impl Suite<'_> {
         Ok(tests)
     }
 
-    /// Runs one test in a process of its own, since they leave settings of the client behind.
+    /// Runs one test in a separate process, because tests leave settings of the client behind.
     fn run(&self, test: &str) -> Result<&'static str> {
         let log = self.logs.join(format!("{test}.txt"));
         let said =

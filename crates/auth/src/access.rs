@@ -1,4 +1,5 @@
-//! What stands on buckets and objects that decides who may: ownership, lists, policy, blocks.
+//! Access settings of buckets and objects: ownership, access control lists, policies, public access
+//! blocks.
 
 use std::sync::Arc;
 
@@ -6,7 +7,8 @@ use dewar_types::UserId;
 
 use crate::{Acl, Policy};
 
-/// Who owns what others write into a bucket (S3 user guide, "Controlling ownership of objects").
+/// The rule for the owner of objects that others write into a bucket (S3 user guide, "Controlling
+/// ownership of objects").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ownership {
     /// The bucket's owner, always; access control lists are off.
@@ -42,7 +44,7 @@ impl Ownership {
     }
 }
 
-/// What neither a policy nor a list may open to the public.
+/// The ways of public access that a bucket forbids to policies and lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -55,41 +57,41 @@ pub struct PublicAccessBlock {
     pub ignore_public_acls: bool,
     /// Policies that allow to the public are refused.
     pub block_public_policy: bool,
-    /// A policy that allows to the public allows to the owner's account only.
+    /// A public policy gives rights only to the owner's account.
     pub restrict_public_buckets: bool,
 }
 
-/// What stands on a bucket, ready to be asked; kept with the bucket.
+/// The access settings of a bucket, compiled. They are cached with the bucket.
 #[derive(Clone, Debug, Default)]
 pub struct BucketAccess {
     /// Its policy.
     pub policy: Option<Arc<Policy>>,
-    /// Whether the owner may change the policy whatever it denies. Off where the owner said that
-    /// it is to be locked out.
+    /// Whether a policy that denies also binds the bucket's owner when it changes the policy. The
+    /// owner sets this explicitly.
     pub policy_locks_owner_out: bool,
     /// Its list, where it is not the private one.
     pub acl: Option<Arc<Acl>>,
-    /// Who owns what others write.
+    /// The rule for the owner of objects that others write; `None` where it was never set.
     pub ownership: Option<Ownership>,
-    /// What is kept from the public.
+    /// The public access block; `None` where it was never set.
     pub block: Option<PublicAccessBlock>,
 }
 
 impl BucketAccess {
-    /// Who owns what others write.
+    /// The rule for the owner of objects that others write, or the default.
     #[must_use]
     pub fn ownership(&self) -> Ownership {
         self.ownership.unwrap_or_default()
     }
 
-    /// What is kept from the public.
+    /// The public access block, or the default.
     #[must_use]
     pub fn block(&self) -> PublicAccessBlock {
         self.block.unwrap_or_default()
     }
 
-    /// Whether the bucket is open to the public, by its policy or its list, as far as the block
-    /// leaves it so.
+    /// Whether the bucket is open to the public, by its policy or its list, within its public
+    /// access block.
     #[must_use]
     pub fn is_public(&self) -> bool {
         let block = self.block();
@@ -103,10 +105,10 @@ impl BucketAccess {
     }
 }
 
-/// What stands on an object.
+/// The access settings of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectAccess<'a> {
-    /// Who owns it: an account, or 0 for nobody in particular.
+    /// The owner: an account, or 0 for an object without an owner.
     pub owner: UserId,
     /// Its list, where it is not the private one.
     pub acl: Option<&'a Acl>,

@@ -1,7 +1,7 @@
-//! Access control lists: who was granted what on a bucket or object, the older way.
+//! Access control lists: grants on a bucket or object, the older way of access control.
 //!
-//! A list names accounts (by their users' ids, which are never given twice), everybody, or
-//! everybody with a key. It only ever grants. Stored form: one format byte, then CBOR.
+//! A list names accounts (by their users' ids, which are never reused), everybody, or everybody
+//! with a key. It only ever grants. Stored form: one format byte, then CBOR.
 
 use dewar_types::UserId;
 use minicbor::{Decode, Encode};
@@ -15,7 +15,7 @@ pub const GRANTS_MAX: usize = 100;
 /// First byte of a stored list.
 const FORMAT: u8 = 1;
 
-/// Who is granted something.
+/// The grantee of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub enum Grantee {
     /// An account, by the user whose it is.
@@ -27,12 +27,12 @@ pub enum Grantee {
     /// Everybody with a key.
     #[n(2)]
     Authenticated,
-    /// What writes access logs.
+    /// The writer of access logs.
     #[n(3)]
     LogDelivery,
 }
 
-/// What is granted.
+/// The permission of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Permission {
@@ -59,7 +59,7 @@ pub struct Grant {
     /// To whom.
     #[n(0)]
     pub grantee: Grantee,
-    /// What.
+    /// The permission.
     #[n(1)]
     pub permission: Permission,
 }
@@ -68,7 +68,7 @@ pub struct Grant {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Acl {
-    /// Who owns what it stands on: 0 for what nobody in particular wrote.
+    /// The owner of the bucket or object; 0 if it has none.
     #[n(0)]
     pub owner: UserId,
     /// The grants, at most [`GRANTS_MAX`].
@@ -118,7 +118,8 @@ impl CannedAcl {
         })
     }
 
-    /// What it grants on something of `owner`'s in a bucket of `bucket_owner`'s.
+    /// The list that this canned ACL stands for, on a bucket or object of `owner` in a bucket of
+    /// `bucket_owner`.
     #[must_use]
     pub fn acl(self, owner: UserId, bucket_owner: UserId) -> Acl {
         use Permission::{FullControl, Read, ReadAcp, Write};
@@ -180,8 +181,8 @@ impl Permission {
         .find(|permission| permission.as_str() == name)
     }
 
-    /// What a bucket's list must grant for an action (S3 user guide, "Mapping of ACL permissions
-    /// and access policy permissions").
+    /// The permission that a bucket's list must grant for an action (S3 user guide, "Mapping of ACL
+    /// permissions and access policy permissions").
     #[must_use]
     pub(crate) fn on_bucket(action: Action) -> Option<Self> {
         Some(match action {
@@ -201,7 +202,7 @@ impl Permission {
         })
     }
 
-    /// What an object's list must grant for an action.
+    /// The permission that an object's list must grant for an action.
     #[must_use]
     pub(crate) fn on_object(action: Action) -> Option<Self> {
         Some(match action {
@@ -218,7 +219,7 @@ impl Permission {
 }
 
 impl Acl {
-    /// The owner may do everything, and nobody else anything.
+    /// The owner has full control, and others have no rights.
     #[must_use]
     pub fn private(owner: UserId) -> Self {
         Self {
@@ -249,14 +250,14 @@ impl Acl {
         self.grants.iter().any(|grant| grant.grantee != own)
     }
 
-    /// Whether it gives the owner everything and nobody else anything, in however many words.
+    /// Whether it gives the owner full control and others nothing, in any form.
     #[must_use]
     pub fn is_owners_alone(&self) -> bool {
         let full = |grant: &Grant| grant.permission == Permission::FullControl;
         self.grants.iter().any(full) && !self.grants_others()
     }
 
-    /// The grant that gives `account` (nothing: nobody in particular) the permission.
+    /// The grant that gives the permission to `account`; `None` for an anonymous caller.
     pub(crate) fn grant(
         &self,
         account: Option<UserId>,

@@ -1,12 +1,12 @@
-//! What can be asked for: one action per right, named as AWS names it.
+//! Actions: one per right, with the names that AWS uses.
 //!
-//! The list is longer than what Dewar does today: a policy may speak of every action that S3, IAM
-//! and STS have, so that documents written for AWS are taken as they are and stay true when a
-//! verb is added.
+//! The list is longer than the set of verbs that Dewar has. A policy may name every action of S3,
+//! IAM and STS. So documents written for AWS are accepted unchanged, and stay valid when a verb is
+//! added.
 
 use std::fmt;
 
-/// What an action is about, which decides the kind of ARN that it is asked for.
+/// The kind of resource that an action applies to. It decides the kind of ARN that is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// No resource, or all of them: listing buckets.
@@ -21,7 +21,7 @@ pub enum Level {
 
 macro_rules! actions {
     ($($service:literal { $($level:ident { $($(#[$doc:meta])* $name:ident $text:literal,)* })* })*) => {
-        /// What is to be done.
+        /// An action that a policy can allow or deny.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -44,7 +44,7 @@ macro_rules! actions {
                 match self { $($($(Self::$name => $text,)*)*)* }
             }
 
-            /// What it is about.
+            /// The kind of resource that the action applies to.
             #[must_use]
             pub const fn level(self) -> Level {
                 match self { $($($(Self::$name => Level::$level,)*)*)* }
@@ -239,7 +239,7 @@ actions! {
 }
 
 impl Action {
-    /// The action as a policy writes it, like `s3:GetObject`; in any case of letters.
+    /// Parses the action as a policy writes it, like `s3:GetObject`; in any case of letters.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (service, name) = text.split_once(':')?;
@@ -252,7 +252,7 @@ impl Action {
 }
 
 impl Action {
-    /// Whether it changes nothing and gives nothing out but what is there.
+    /// Whether the action changes nothing and creates no credentials.
     #[must_use]
     pub fn only_reads(self) -> bool {
         let name = self.name();
@@ -272,8 +272,8 @@ const _: () = assert!(
     "an action set has a bit for each action"
 );
 
-/// A set of actions: what the `Action` patterns of a statement come to, so that deciding whether a
-/// statement speaks of an action is the test of one bit.
+/// A set of actions: the compiled `Action` patterns of a statement. Matching an action is the test
+/// of one bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ActionSet([u64; WORDS]);
 

@@ -1,9 +1,10 @@
-//! Encrypting a small text to several recipients in the format of age (age-encryption.org/v1), so
-//! that a copy of the master key can be kept where others come by, and any one of its recipients
-//! opens it with the tool `age` and no Dewar. Recipients are X25519 ones (`age1…`); texts are of one
-//! chunk.
+//! Encryption of a small text to several recipients in the format of age (age-encryption.org/v1).
 //!
-//! Only writing is here: nothing of Dewar's ever reads such a file.
+//! It serves for a copy of the master key that is kept where others have access. Any one recipient
+//! can open the copy with the tool `age`, without Dewar. Recipients are X25519 ones (`age1…`). A
+//! text is one chunk.
+//!
+//! Only encryption is implemented: Dewar never reads such a file.
 
 use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::{aead, hkdf, hmac};
@@ -39,7 +40,7 @@ pub enum AgeError {
     TooLong(usize),
 }
 
-/// Somebody who can open what is encrypted to them.
+/// A recipient: the public key of a person who can decrypt the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgeRecipient([u8; 32]);
 
@@ -53,7 +54,8 @@ impl std::str::FromStr for AgeRecipient {
     }
 }
 
-/// Encrypts `text` so that each of `recipients` alone can open it; armoured, as lines of ASCII.
+/// Encrypts `text` so that each of `recipients` can decrypt it alone. The result is armoured, in
+/// lines of ASCII.
 ///
 /// # Errors
 /// [`AgeError`].

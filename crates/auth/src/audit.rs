@@ -1,4 +1,4 @@
-//! What is told about decisions: the seam between those who decide and the audit log.
+//! Audit records of decisions: the seam between the code that decides and the audit log.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use dewar_types::UserId;
 
 use crate::{Caller, Origin, Principal};
 
-/// What kind of thing is told.
+/// The kind of event of an audit record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditEvent {
-    /// Somebody asked to do something to data, or to users, roles and policies.
+    /// A request for an action on data, or on users, roles and policies.
     Access,
     /// Somebody proved who it is, or could not.
     Login,
@@ -36,7 +36,7 @@ impl AuditEvent {
     }
 }
 
-/// What became of it.
+/// The outcome of the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditOutcome {
     /// It was let happen.
@@ -59,40 +59,43 @@ impl AuditOutcome {
     }
 }
 
-/// One thing to be written down. It never holds a secret: credentials are named by their public
-/// half, tokens by the first digits of their digest.
+/// An audit record. It never contains a secret: credentials are named by their public half, tokens
+/// by the first digits of their digest.
 #[derive(Clone, Debug)]
 pub struct AuditRecord {
-    /// What kind of thing it is.
+    /// The kind of event.
     pub event: AuditEvent,
-    /// What became of it.
+    /// The outcome.
     pub outcome: AuditOutcome,
-    /// Who: `[TENANT:]NAME`, `anonymous`, `uid 0`.
+    /// The name of the caller: `[TENANT:]NAME`, `anonymous`, `uid 0`.
     pub who: String,
     /// By which credential: `key:…`, `session:…`, `token:…`.
     pub credential: Option<Arc<str>>,
     /// From where.
     pub origin: Origin,
-    /// What was asked for: `s3:PutObject`, `login:ztn`, `admin:user-add`.
+    /// The requested action: `s3:PutObject`, `login:ztn`, `admin:user-add`.
     pub action: Cow<'static, str>,
     /// To what: a path, an ARN, a name.
     pub target: String,
-    /// What decided.
+    /// The reason for the decision.
     pub why: String,
     /// The request's id at its door.
     pub request: Option<String>,
-    /// Whether nobody in particular asked. Anybody can cause such records, so they share one rate.
+    /// Whether the caller is anonymous. Anybody can cause such records, so they share one rate
+    /// limit.
     pub by_nobody: bool,
-    /// The account whose share of the log the record takes; 0 for nobody in particular and for Dewar itself.
+    /// The account whose share of the log the record uses; 0 for anonymous callers and for Dewar
+    /// itself.
     pub account: UserId,
-    /// How many equal decisions the record stands for, at least 1.
+    /// The number of equal decisions that the record counts, at least 1.
     pub count: u64,
-    /// The first targets of a record that stands for several; `target` is the folder that all of them share.
+    /// The first targets of a record that counts several decisions. `target` is their common
+    /// folder.
     pub names: Vec<String>,
 }
 
 impl AuditRecord {
-    /// What a caller asks for and was let do.
+    /// A record of an allowed action of a caller.
     #[must_use]
     pub fn of(caller: &Caller, action: impl Into<Cow<'static, str>>, target: String) -> Self {
         let who = match (caller.user(), caller.bounds()) {
@@ -131,12 +134,13 @@ impl AuditRecord {
     }
 }
 
-/// Where decisions are told to. Calls come from the threads that serve and must return at once.
+/// The sink for audit records. Calls come from the threads that serve and must return at once.
 pub trait AuditSink: Send + Sync {
     /// Whether decisions about reading are wanted too.
     fn keeps_reads(&self) -> bool;
 
-    /// Whether what is done now can be written down. Where it must be and cannot, it is not done.
+    /// Whether records can be written now. If not, and recording is mandatory, the action is
+    /// refused.
     fn is_ready(&self) -> bool;
 
     /// Takes a record.

@@ -9,11 +9,12 @@ use crate::{AuditRecord, AuditSink};
 /// Names that a summarized record lists; the others are only counted.
 pub const BATCH_NAMES_MAX: usize = 10;
 
-/// Different kinds of decisions that a batch keeps apart. Further ones are added to the last equal action.
+/// Kinds of decisions that a batch records separately. Further ones are added to the last equal
+/// action.
 const BATCH_RECORDS_MAX: usize = 16;
 
-/// Collects the decisions of one request and passes them on when it is dropped: one record for all
-/// decisions with the same action, outcome and reason.
+/// Collects the decisions of one request and passes them on when it is dropped. It makes one record
+/// for all decisions with the same action, outcome and reason.
 pub struct AuditBatch {
     sink: Arc<dyn AuditSink>,
     records: Mutex<Vec<AuditRecord>>,

@@ -1,15 +1,16 @@
-//! XRootD's authorization database as policies (XRootD "Authorization Database File", the letters, templates and
-//! compound identifiers of its `XrdAcc`).
+//! XRootD's authorization database as policies (XRootD "Authorization Database File", the letters,
+//! templates and compound identifiers of its `XrdAcc`).
 //!
-//! A record is a kind, a name, and pairs of a path and letters; a backslash at the end of a line goes on with the next.
-//! What becomes of each is told, because the two languages are not the same:
+//! A record is a kind, a name, and pairs of a path and letters. A backslash at the end of a line
+//! continues it on the next. The two languages differ, so the result of each record is reported:
 //!
-//! - paths are prefixes of text there, so `/store/a` means `/store/ab` too: the resources end in `*`;
-//! - letters behind `-` take away: they become statements that deny;
-//! - a right to insert cannot be told from one to overwrite;
-//! - who is known by a host name, an organisation, a role or a netgroup is nobody here, and exclusive records
-//!   (`x`) have no like: these are named and left out, so nothing becomes wider than it was, but for what such a
-//!   record was to hide.
+//! - Paths are prefixes of text there, so `/store/a` covers `/store/ab` too. The resources end in
+//!   `*`.
+//! - Letters behind `-` take rights away. They become statements that deny.
+//! - A right to insert cannot be distinguished from a right to overwrite.
+//! - Host names, organisations, roles and netgroups do not exist here, and exclusive records (`x`)
+//!   have no equivalent. Such records are reported and left out. So no right becomes wider than it
+//!   was, except where such a record was meant to hide others.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +19,13 @@ use serde_json::{Value, json};
 /// Longest database that is read, in bytes.
 pub const AUTHDB_BYTES_MAX: usize = 1 << 20;
 
-/// What the statements of one policy may take, in bytes.
+/// The most bytes of the statements of one policy.
 const POLICY_BYTES: usize = 18 << 10;
 
 /// How deep templates may name templates.
 const DEPTH_MAX: usize = 8;
 
-/// Whom statements are for.
+/// The holder of converted statements.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AuthdbHolder {
     /// A user's policy.
@@ -35,14 +36,14 @@ pub enum AuthdbHolder {
     Bucket(String),
 }
 
-/// What became of one record.
+/// The result of converting one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthdbLine {
-    /// Where it begins, from 1.
+    /// The line on which the record begins, counted from 1.
     pub line: usize,
-    /// As it stands there.
+    /// The text of the record.
     pub text: String,
-    /// What was made of it, or why nothing was; several things where there are several.
+    /// The results of the conversion, or the reasons why nothing was converted.
     pub told: Vec<String>,
     /// Whether all of it means the same here.
     pub exact: bool,
@@ -51,7 +52,7 @@ pub struct AuthdbLine {
 /// A database as policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Authdb {
-    /// What became of each record.
+    /// The result for each record.
     pub lines: Vec<AuthdbLine>,
     statements: BTreeMap<AuthdbHolder, Vec<Value>>,
 }
@@ -125,7 +126,7 @@ fn letters(text: &str) -> Option<(Privileges, Privileges)> {
     Some(both)
 }
 
-/// Whom a record is for, and under which conditions.
+/// The holder and the conditions of a record.
 struct RecordSubject {
     holder: Option<AuthdbHolder>,
     condition: serde_json::Map<String, Value>,
@@ -145,7 +146,7 @@ impl AuthdbLine {
 }
 
 impl Authdb {
-    /// Reads a database. There is no error: what cannot be taken is told.
+    /// Parses a database. It never fails: records that cannot be converted are reported.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut all = Self::default();
@@ -180,8 +181,8 @@ impl Authdb {
         all
     }
 
-    /// The policies that it comes to, by holder: several of one where they would be too long together. A bucket
-    /// has one only, however long that is.
+    /// The resulting policies, by holder. A holder gets several if one would be too long. A bucket
+    /// has only one, of any length.
     #[must_use]
     pub fn policies(&self) -> Vec<(AuthdbHolder, String)> {
         let mut policies = Vec::new();
@@ -355,7 +356,7 @@ fn records(text: &str) -> Vec<(usize, String, Vec<String>)> {
     found
 }
 
-/// Pairs of a path and letters; a word that begins otherwise names a template.
+/// Expands pairs of a path and letters. A word without a path names a template.
 fn expand(
     words: &[String],
     names: &Definitions,
@@ -445,7 +446,7 @@ fn compound(parts: &[(char, String)]) -> Result<RecordSubject, String> {
     Ok(RecordSubject { holder, condition })
 }
 
-/// Bucket and what a key begins with, with what patterns mean by a letter made plain.
+/// The bucket and the key prefix, with the special characters of patterns escaped.
 fn place(path: &str) -> Option<(String, String)> {
     let rest = path.strip_prefix('/')?;
     let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
@@ -470,7 +471,7 @@ fn place(path: &str) -> Option<(String, String)> {
     Some((bucket.to_owned(), plain))
 }
 
-/// For the fuzzer: whatever comes, policies come of it that can be put.
+/// For the fuzzer: every input results in policies that can be put.
 #[doc(hidden)]
 pub fn fuzz_authdb(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {

@@ -1,4 +1,4 @@
-//! Who asks.
+//! The caller of a request.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use dewar_types::{TenantName, UserId};
 
 use crate::{AccessKey, AuditBatch, Bounds, Facts, User};
 
-/// Where a request comes from; policy conditions and the audit log look at it.
+/// The origin of a request. Policy conditions and the audit log use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The client's address, if it came over a network.
@@ -35,9 +35,10 @@ pub struct Caller {
     origin: Origin,
     facts: Option<Arc<dyn Facts>>,
     bounds: Option<Arc<Bounds>>,
-    /// By what it was proven, for the audit log.
+    /// The credential that proved the identity, for the audit log.
     credential: Option<Arc<str>>,
-    /// Where decisions about this request are collected, if not recorded one by one.
+    /// The batch that collects decisions about this request; `None` if they are recorded one by
+    /// one.
     batch: Option<Arc<AuditBatch>>,
 }
 
@@ -87,7 +88,7 @@ impl Caller {
         }
     }
 
-    /// Whoever a bearer token speaks for, once it is proven.
+    /// The caller that a bearer token identifies. The token must be verified already.
     #[must_use]
     pub fn by_token(user: Arc<User>, bounds: Arc<Bounds>, origin: Origin) -> Self {
         Self {
@@ -100,8 +101,8 @@ impl Caller {
         }
     }
 
-    /// Somebody whom a provider vouches for and who has become nobody yet, to ask trust policies
-    /// about.
+    /// A person whom a provider vouches for and who has not assumed a role yet. Only trust policies
+    /// are evaluated for such a caller.
     #[must_use]
     pub fn vouched(bounds: Arc<Bounds>, origin: Origin) -> Self {
         Self {
@@ -114,7 +115,7 @@ impl Caller {
         }
     }
 
-    /// A user as whom a front lets a client in without a secret, because of where it comes from.
+    /// A user that a front accepts without a secret, because of the client's address or connection.
     #[must_use]
     pub fn admitted(user: Arc<User>, origin: Origin) -> Self {
         Self {
@@ -143,7 +144,7 @@ impl Caller {
         }
     }
 
-    /// The same, with what the front knows of the request beside.
+    /// The same, with the facts that the front knows about the request.
     #[must_use]
     pub fn with_facts(self, facts: Arc<dyn Facts>) -> Self {
         Self {
@@ -152,7 +153,8 @@ impl Caller {
         }
     }
 
-    /// The same, for a request that decides about many names: its decisions are collected in `batch`.
+    /// The same caller, for a request that decides about many names: its decisions are collected in
+    /// `batch`.
     #[must_use]
     pub fn with_batch(self, batch: Arc<AuditBatch>) -> Self {
         Self {
@@ -161,25 +163,26 @@ impl Caller {
         }
     }
 
-    /// Where decisions about this request are collected, if not recorded one by one.
+    /// The batch that collects decisions about this request; `None` if they are recorded one by
+    /// one.
     #[must_use]
     pub fn batch(&self) -> Option<&Arc<AuditBatch>> {
         self.batch.as_ref()
     }
 
-    /// What a session or token adds; nothing for access keys that do not end.
+    /// The restrictions and facts that a session or token adds; `None` for permanent access keys.
     #[must_use]
     pub fn bounds(&self) -> Option<&Bounds> {
         self.bounds.as_deref()
     }
 
-    /// By what the caller is known: `key:…`, `session:…`, `token:…`; nothing where it needed no proof.
+    /// The credential of the caller: `key:…`, `session:…`, `token:…`; `None` if it needed none.
     #[must_use]
     pub fn credential(&self) -> Option<&Arc<str>> {
         self.credential.as_ref()
     }
 
-    /// What the front knows of the request.
+    /// The facts that the front knows about the request.
     #[must_use]
     pub fn facts(&self) -> Option<&dyn Facts> {
         self.facts.as_deref()
@@ -191,7 +194,7 @@ impl Caller {
         &self.principal
     }
 
-    /// Where the request came from.
+    /// The origin of the request.
     #[must_use]
     pub fn origin(&self) -> Origin {
         self.origin
@@ -206,13 +209,15 @@ impl Caller {
         }
     }
 
-    /// The local user's id; 0 (never given to a user) for Dewar itself and for nobody.
+    /// The local user's id; 0 (never assigned to a user) for Dewar itself and for anonymous
+    /// callers.
     #[must_use]
     pub fn user_id(&self) -> UserId {
         self.user().map_or(UserId(0), |user| user.id)
     }
 
-    /// The account that owns what the caller makes; 0 for Dewar itself and for nobody.
+    /// The account that owns the caller's new objects; 0 for Dewar itself and for anonymous
+    /// callers.
     #[must_use]
     pub fn account(&self) -> UserId {
         self.user().map_or(UserId(0), |user| user.account)

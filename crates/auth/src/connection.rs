@@ -1,17 +1,17 @@
 //! A connection, as the listener that accepted it counts it.
 
-/// An accepted connection. Until its client has authenticated, it counts against the connections that
-/// one address may hold, and is closed sooner when few are left for others.
+/// An accepted connection. Until its client has authenticated, it counts against the limit of its
+/// address. It is also closed sooner when few connections are left for others.
 pub trait AcceptedConnection: Send + Sync {
-    /// The client has authenticated: with a signed request, or a login with a credential. Further calls
-    /// change nothing.
+    /// Reports that the client has authenticated: with a signed request, or a login. Further calls
+    /// have no effect.
     fn authenticated(&self);
 
-    /// Whether few connections are left, so that clients that have not authenticated shall not stay long.
+    /// Whether few connections are left, so that clients without authentication must not stay long.
     fn is_crowded(&self) -> bool;
 }
 
-/// A connection that nobody counts.
+/// A connection without a limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UncountedConnection;
 

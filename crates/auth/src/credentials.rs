@@ -11,50 +11,50 @@ use crate::{Bounds, Caller, Origin, Policy, Secret};
 
 /// A local user.
 ///
-/// A user that an administrator added is an account of its own, like the root of an account at
-/// AWS: what it makes is its, and it needs no policy to use it. The users that it makes in turn,
-/// over the IAM API, belong to its account; they may do what policies give them and nothing else,
-/// and what they make belongs to the account.
+/// A user that an administrator added is an account, like the root of an account at AWS. It owns
+/// what it creates, and needs no policy to use it. Users that it adds over the IAM API belong to
+/// its account. They have only the rights that policies give them, and what they create belongs to
+/// the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Never given twice; 0 is nobody's.
+    /// Never reused; 0 is never assigned.
     pub id: UserId,
-    /// Unique within the tenant: `ann`, or `ann/robot` for a user of ann's account.
+    /// The name, unique within the tenant: `ann`, or `ann/robot` for a user of ann's account.
     pub name: String,
-    /// Whose user it is.
+    /// The user's tenant.
     pub tenant: TenantName,
-    /// Disabled users keep what they own and may do nothing.
+    /// Disabled users keep their data and have no rights.
     pub disabled: bool,
     /// When the user was added.
     pub created: Timestamp,
-    /// The user whose account it belongs to: itself, if an administrator added it.
+    /// The root user of its account: itself, if an administrator added it.
     pub account: UserId,
-    /// Where it stands among the users of its account, as in `/physics/`.
+    /// The IAM path of the user within its account, as in `/physics/`.
     pub path: String,
-    /// What people call it; the name, where nothing else was given.
+    /// The display name; the user's name if none was set.
     pub display_name: Option<String>,
-    /// Where mail reaches it; unique in the deployment.
+    /// The mail address; unique in the deployment.
     pub email: Option<String>,
     /// Whether it manages the users, groups and policies of its whole tenant.
     pub tenant_admin: bool,
-    /// What policies say about it.
+    /// The policies that apply to the user.
     pub policies: UserPolicies,
-    /// What it is, if not a user that stands in the catalog.
+    /// The kind of user, if it is not a user from the catalog.
     pub kind: UserKind,
 }
 
-/// What a [`User`] is.
+/// The kind of a [`User`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UserKind {
     /// A user of this deployment.
     #[default]
     Local,
-    /// Somebody who has become a role.
+    /// A person or user that has assumed a role.
     Role {
         /// The session's name.
         session: Arc<str>,
     },
-    /// Somebody whom an issuer vouches for, and who is no user here.
+    /// A person whom an issuer vouches for, without a user here.
     Federated {
         /// The issuer, as policies name it.
         provider: Arc<str>,
@@ -64,7 +64,7 @@ pub enum UserKind {
 }
 
 impl User {
-    /// A user that an administrator added, an account of its own.
+    /// A user that an administrator added; it is an account of its own.
     #[must_use]
     pub fn new(id: UserId, name: &str, tenant: TenantName, created: Timestamp) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl User {
             .map_or(&self.name, |(_, name)| name)
     }
 
-    /// What to show to people.
+    /// The name to show to people.
     #[must_use]
     pub fn shown_name(&self) -> &str {
         self.display_name.as_deref().unwrap_or(&self.name)
@@ -136,7 +136,7 @@ impl User {
         }
     }
 
-    /// What stands in the account field of its ARN. Roles of a tenant have its name there.
+    /// The account field of the user's ARN. For roles of a tenant it is the tenant's name.
     #[must_use]
     pub fn account_field(&self) -> String {
         match &self.kind {
@@ -159,9 +159,9 @@ impl User {
     /// Whether an ARN with `account` in its account field and `rest` behind it names this user:
     /// `user/PATH/NAME`, `role/PATH/NAME` and `assumed-role/NAME/SESSION` for sessions.
     ///
-    /// A name is unique within the account that gives it. A tenant's name in the account field
-    /// therefore names what belongs to the tenant itself: users that are an account of their own,
-    /// roles of the tenant, logins. It never names users and roles of accounts.
+    /// A name is unique within its account. A tenant's name in the account field therefore names
+    /// users and roles of the tenant itself: users that are an account of their own, roles of the
+    /// tenant, logins. It never names users and roles of accounts.
     pub(crate) fn is_named(&self, account: &str, rest: &str) -> bool {
         let of_tenant = match &self.kind {
             UserKind::Local => self.is_root(),
@@ -216,12 +216,12 @@ pub fn role_arn(account: &str, path: &str, name: &str) -> String {
 /// A policy that a user has, itself or by a group.
 #[derive(Clone, Debug)]
 pub struct UserPolicy {
-    /// Where it comes from, for people: `user ann`, `group readers`, with the policy's name.
+    /// The source of the policy, for people: `user ann`, `group readers`, with the policy's name.
     pub source: Arc<str>,
-    /// What it says.
+    /// The policy itself.
     pub policy: Arc<Policy>,
-    /// Whether it was given by who manages the tenant, so that it gives rights to what other
-    /// accounts of the tenant have. What an account gives to its own users does not.
+    /// Whether the manager of the tenant gave the policy. Such a policy also covers resources of
+    /// other accounts of the tenant. A policy that an account gives to its own users does not.
     pub tenant_wide: bool,
 }
 
@@ -275,16 +275,17 @@ pub struct AccessKey {
     pub id: Arc<str>,
     /// The secret half, in clear.
     pub secret: Secret,
-    /// Changes whenever id, secret or state of the key change, so that keys derived from the
+    /// A number that changes whenever id, secret or state of the key change. Keys derived from the
     /// secret may be cached under (id, revision).
     pub revision: u64,
-    /// Whose key it is.
+    /// The owner of the key.
     pub user: Arc<User>,
-    /// What the session is held to, for a key of one.
+    /// The session's restrictions, for a key of a session.
     pub bounds: Option<Arc<Bounds>>,
 }
 
-/// Why a credential that ends is not taken. The message of the error around it says more.
+/// The reason why a session or token is refused. The message of the error around it has more
+/// details.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum CredentialError {
     /// It is none, or not for here.
@@ -301,21 +302,20 @@ pub enum CredentialError {
     Clear,
 }
 
-/// Where fronts look keys up.
+/// Lookup of access keys and users, for the fronts.
 pub trait CredentialStore: Send + Sync {
     /// The key with this id, if it exists and neither it nor its user is disabled.
     fn access_key<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<AccessKey>>>;
 
-    /// The key of a session, from its token. Whether the key is the one that signed is for the
-    /// front to see.
+    /// The key of a session, from its token. The front must check that this key signed the request.
     ///
     /// # Errors
-    /// [`dewar_types::ErrorKind::Unauthenticated`] for a token that is none, is over or was revoked;
+    /// [`dewar_types::ErrorKind::Unauthenticated`] for a malformed, expired or revoked token;
     /// [`crate::CredentialError`] is its source.
     fn session<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<AccessKey>>;
 
-    /// Whoever a bearer token speaks for (`Authorization: Bearer`, XRootD's `ztn`): the one way in for
-    /// tokens, whatever the door.
+    /// The caller that a bearer token identifies (`Authorization: Bearer`, XRootD's `ztn`). All
+    /// fronts use this method for tokens.
     ///
     /// # Errors
     /// As [`CredentialStore::session`].

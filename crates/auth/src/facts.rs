@@ -1,8 +1,8 @@
-//! What a front knows of a request that a policy may ask for.
+//! The facts that a front knows about a request and that a policy may test.
 //!
-//! The store knows what is done to what; only the front knows what the client said beside: its
-//! program's name, the list of rights it wants set, the algorithm it wants used. A front hands
-//! these over unread, and they are looked at only when a policy names them.
+//! The store knows the action and the resource. Only the front knows the rest of the request: the
+//! user agent, the ACL headers, the requested encryption algorithm. A front passes these on
+//! unparsed. They are read only when a policy names them.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ macro_rules! facts {
             /// Every one.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The condition key that asks for it.
+            /// The condition key for this fact.
             #[must_use]
             pub const fn key(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
@@ -33,15 +33,15 @@ facts! {
     Referer "aws:Referer",
     /// The canned list of rights that is to be set.
     CannedAcl "s3:x-amz-acl",
-    /// Who shall be granted reading.
+    /// The grantees of reading.
     GrantRead "s3:x-amz-grant-read",
-    /// Who shall be granted writing.
+    /// The grantees of writing.
     GrantWrite "s3:x-amz-grant-write",
-    /// Who shall be granted reading the list of rights.
+    /// The grantees of reading the access control list.
     GrantReadAcp "s3:x-amz-grant-read-acp",
-    /// Who shall be granted writing the list of rights.
+    /// The grantees of writing the access control list.
     GrantWriteAcp "s3:x-amz-grant-write-acp",
-    /// Who shall be granted everything.
+    /// The grantees of full control.
     GrantFullControl "s3:x-amz-grant-full-control",
     /// Whether a copy takes the attributes of its source.
     MetadataDirective "s3:x-amz-metadata-directive",
@@ -51,13 +51,13 @@ facts! {
     SseKmsKeyId "s3:x-amz-server-side-encryption-aws-kms-key-id",
     /// That the client brings a key, and for which algorithm.
     SseCustomerAlgorithm "s3:x-amz-server-side-encryption-customer-algorithm",
-    /// The storage class that is asked for.
+    /// The requested storage class.
     StorageClass "s3:x-amz-storage-class",
     /// How the payload is signed.
     ContentSha256 "s3:x-amz-content-sha256",
     /// The region of the door that was asked.
     RequestedRegion "aws:RequestedRegion",
-    /// Where a page shall redirect to.
+    /// The address that a page redirects to.
     WebsiteRedirect "s3:x-amz-website-redirect-location",
     /// How the request is signed: in headers, in the address, or in a form.
     AuthType "s3:authType",
@@ -67,33 +67,33 @@ facts! {
     SignatureAge "s3:signatureAge",
     /// The version of TLS.
     TlsVersion "s3:TlsVersion",
-    /// What the object must be for the request to go on.
+    /// The ETag that the object must have for the request to continue.
     IfMatch "s3:if-match",
-    /// What it must not be.
+    /// The ETag that the object must not have.
     IfNoneMatch "s3:if-none-match",
-    /// Who shall own what others write to a new bucket.
+    /// The rule for the owner of objects that others write into a new bucket.
     ObjectOwnership "s3:x-amz-object-ownership",
-    /// Where a new bucket shall be.
+    /// The location of a new bucket.
     LocationConstraint "s3:locationconstraint",
-    /// The mode of retention that is asked for.
+    /// The requested retention mode.
     ObjectLockMode "s3:object-lock-mode",
     /// Until when it shall be retained.
     ObjectLockRetainUntil "s3:object-lock-retain-until-date",
     /// For how many days.
     ObjectLockRemainingDays "s3:object-lock-remaining-retention-days",
-    /// Whether a legal hold is asked for.
+    /// Whether a legal hold is requested.
     ObjectLockLegalHold "s3:object-lock-legal-hold",
-    /// The tags that come with the object, as `key=value&key=value`, URL-encoded.
+    /// The tags of the object, as `key=value&key=value`, URL-encoded.
     Tagging "s3:x-amz-tagging",
 }
 
-/// What a front knows of one request.
+/// The facts that a front knows about one request.
 pub trait Facts: Send + Sync {
-    /// What the client said about this, if anything. What stands in a document and not in the head of
-    /// the request, the verb tells ([`crate::Details`]).
+    /// The client's value for this fact, if it has one. Facts in a document, not in the head of the
+    /// request, are supplied by the verb ([`crate::Details`]).
     fn fact(&self, fact: Fact) -> Option<Cow<'_, str>>;
 
-    /// The canonical id of whom the client takes for the bucket's owner, if it said.
+    /// The canonical id of the bucket's owner as the client expects it, if it named one.
     fn expected_owner(&self) -> Option<Cow<'_, str>> {
         None
     }

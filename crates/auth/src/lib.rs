@@ -1,8 +1,8 @@
-//! Who is asking and what they may do.
+//! Authentication and authorization: the identity of callers and their rights.
 //!
-//! A front proves a credential and gets a [`Caller`]; only the store asks [`fn@authorize`], for all
-//! that a verb touches. This crate owns the rules and the traits, not the tables: users, keys and
-//! documents live in the catalog, behind [`CredentialStore`] and the store.
+//! A front verifies a credential and gets a [`Caller`]. Only the store asks [`fn@authorize`], for
+//! everything that a verb touches. This crate has the rules and the traits. The tables (users, keys
+//! and documents) are in the catalog, behind [`CredentialStore`] and the store.
 
 mod access;
 mod acl;

@@ -1,10 +1,11 @@
-//! The master key: what wraps every secret that Dewar must know in clear (RECORDS.md section 7).
+//! The master key, which encrypts every secret that Dewar must know in clear (RECORDS.md section
+//! 7).
 //!
-//! Here is the key and the text of its file; reading and writing files is the server's. The
+//! This module has the key and the text of its file. The server reads and writes the file. The
 //! format is in `docs/formats/secrets.md`.
 //!
-//! A file may hold several keys: the first wraps, every one unwraps, so that a key can be
-//! replaced while records wrapped with the old one still exist.
+//! A file may contain several keys. The first encrypts, and every one decrypts. So a key can be
+//! replaced while records encrypted with the old one still exist.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,8 +28,8 @@ const KEY_BYTES: usize = 32;
 /// More keys than this in one file are a mistake.
 const KEYS_MAX: usize = 64;
 
-/// Names a master key: the first 8 bytes of an HMAC-SHA-256 under it, so that a key cannot be
-/// taken for another and the id tells nothing about it.
+/// The id of a master key: the first 8 bytes of an HMAC-SHA-256 under it. So no key can be taken
+/// for another, and the id reveals nothing about the key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MasterKeyId(pub [u8; 8]);
 
@@ -54,7 +55,7 @@ impl FromStr for MasterKeyId {
     }
 }
 
-/// Why the text of a file is no master key. None of these holds any of the text.
+/// The error in the text of a master key file. It contains none of the text.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum MasterKeyError {
     /// Another kind of file, or a later version.
@@ -63,7 +64,7 @@ pub enum MasterKeyError {
     /// A line that is not as it should be.
     #[error("{0}")]
     Malformed(&'static str),
-    /// A key whose id is not the one that stands beside it: the file is damaged.
+    /// A key that does not match the id beside it: the file is damaged.
     #[error("the key does not match its id {0}: the file is damaged")]
     Mismatch(MasterKeyId),
 }
@@ -86,8 +87,9 @@ impl Key {
     }
 }
 
-/// One current master key and those it replaced, as all who wrap and unwrap share them: a rotation
-/// takes effect for all at once ([`MasterKeys::take_up`]). Wiped on drop, never printed.
+/// One current master key and the replaced ones, shared by all code that encrypts and decrypts. A
+/// rotation takes effect for all at the same moment ([`MasterKeys::take_up`]). Wiped on drop, never
+/// printed.
 pub struct MasterKeys {
     ring: ArcSwap<Ring>,
 }
@@ -137,7 +139,7 @@ impl MasterKeys {
         Ring::generated(rng).into()
     }
 
-    /// These keys behind a new one, which wraps. Nothing uses it before [`MasterKeys::take_up`].
+    /// These keys behind a new one, which encrypts. Nothing uses it before [`MasterKeys::take_up`].
     ///
     /// # Errors
     /// [`TooManyKeys`].
@@ -152,7 +154,8 @@ impl MasterKeys {
         Ok(ring.into())
     }
 
-    /// These keys without the one called `id`; `None` when it wraps or is not there.
+    /// These keys without the one called `id`; `None` if it is the one that encrypts, or does not
+    /// exist.
     #[must_use]
     pub fn without(&self, id: MasterKeyId) -> Option<Self> {
         let mut ring = Ring::clone(&self.ring.load());
@@ -239,8 +242,8 @@ impl MasterKeys {
         self.ring.load().order.clone()
     }
 
-    /// A key for one purpose and one thing, made from the master key called `id`: HMAC-SHA-256 over
-    /// purpose and thing. `None` when the file does not hold that master key.
+    /// A key for one purpose and one object, derived from the master key called `id`: HMAC-SHA-256
+    /// over purpose and object. `None` if the file does not have that master key.
     #[must_use]
     pub fn derive(
         &self,

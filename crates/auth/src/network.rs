@@ -10,7 +10,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Reads `address/bits`, or an address, which is a network of one. `None` for what is neither.
+    /// Parses `address/bits`, or an address, which is a network of one. `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
@@ -23,13 +23,13 @@ impl Network {
         (bits <= most).then_some(Self { address, bits })
     }
 
-    /// Whether it is no more than a /8, or a /32 of IPv6: those of a policy that is not public.
+    /// Whether it is at most a /8, or a /32 of IPv6. A policy with larger networks is public.
     #[must_use]
     pub fn is_narrow(self) -> bool {
         self.bits >= if self.address.is_ipv4() { 8 } else { 32 }
     }
 
-    /// Whether an address is in it. One of IPv4 in the clothes of IPv6 is of IPv4.
+    /// Whether an address is in it. An IPv4-mapped IPv6 address counts as IPv4.
     #[must_use]
     pub fn contains(self, address: IpAddr) -> bool {
         let bits = self.bits;

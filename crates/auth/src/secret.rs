@@ -41,8 +41,8 @@ impl fmt::Debug for Secret {
 mod tests {
     use super::*;
 
-    /// No test can measure it reliably, so this looks at the code: who writes `==` instead has to
-    /// take the file out of this list.
+    /// No test can measure it reliably, so this test reads the code. A change that uses `==` must
+    /// also remove the file from this list.
     #[test]
     fn secrets_are_compared_in_constant_time() {
         for (file, code) in [

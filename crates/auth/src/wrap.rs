@@ -1,11 +1,11 @@
-//! Wrapping secrets for storage: AES-256-GCM under the master key.
+//! Encryption of secrets for storage: AES-256-GCM under the master key.
 //!
-//! A wrapped secret is bound to the record it belongs to: the caller names the record as
-//! `context`, and a value that was moved to another record does not unwrap. Nonces are random;
-//! 96 random bits are safe for some 2^32 wraps under one key (NIST SP 800-38D section 8.3),
-//! which no set of access keys comes near.
+//! An encrypted secret is bound to its record. The caller names the record as `context`, and a
+//! value that was moved to another record cannot be decrypted. Nonces are random. 96 random bits
+//! are safe for about 2^32 encryptions under one key (NIST SP 800-38D section 8.3), far more than
+//! the number of access keys.
 //!
-//! The bytes are drawn in `docs/formats/secrets.md`.
+//! The format is described in `docs/formats/secrets.md`.
 
 use aws_lc_rs::aead::{Aad, NONCE_LEN, Nonce};
 use dewar_env::Rng;
@@ -43,7 +43,7 @@ pub enum WrapError {
 }
 
 impl MasterKeys {
-    /// Wraps `secret` for the record that `context` names, like `access-key:AKIA…`.
+    /// Encrypts `secret` for the record that `context` names, like `access-key:AKIA…`.
     ///
     /// # Errors
     /// [`WrapError::TooLong`].
@@ -77,10 +77,10 @@ impl MasterKeys {
         })
     }
 
-    /// Unwraps what [`MasterKeys::wrap`] made for the same `context`.
+    /// Decrypts a value that [`MasterKeys::wrap`] made for the same `context`.
     ///
     /// # Errors
-    /// When the bytes are none, the key is not there, or they were changed or moved.
+    /// When the bytes are malformed, the key does not exist, or they were changed or moved.
     pub fn unwrap_secret(&self, context: &str, wrapped: &[u8]) -> Result<Secret, WrapError> {
         let id = wrapped_with(wrapped)?;
         if wrapped.len() > SECRET_AT + SECRET_BYTES_MAX + TAG_BYTES {
@@ -105,10 +105,10 @@ impl MasterKeys {
     }
 }
 
-/// The master key that `wrapped` was wrapped with.
+/// The master key that `wrapped` was encrypted with.
 ///
 /// # Errors
-/// When the bytes are no wrapped secret of a known version.
+/// When the bytes are not an encrypted secret of a known version.
 pub fn wrapped_with(wrapped: &[u8]) -> Result<MasterKeyId, WrapError> {
     if wrapped.len() < SECRET_AT + TAG_BYTES || wrapped[0] != VERSION {
         return Err(WrapError::Malformed);
@@ -119,7 +119,7 @@ pub fn wrapped_with(wrapped: &[u8]) -> Result<MasterKeyId, WrapError> {
     Ok(MasterKeyId(id))
 }
 
-/// What is authenticated beside the secret: purpose, version, key and record.
+/// The authenticated data beside the secret: purpose, version, key and record.
 fn associated(id: MasterKeyId, context: &str) -> Vec<u8> {
     let mut out = b"dewar secret\0".to_vec();
     out.push(VERSION);
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Version 1 opens for ever: these bytes were made by another implementation (Python's
+    /// Version 1 must always open. These bytes were made by another implementation (Python's
     /// `cryptography`) from key 32 x 0x07, nonce 12 x 0x09 and the layout in the format page.
     #[test]
     fn a_secret_of_version_1_opens() {

@@ -1,4 +1,4 @@
-//! What the digests cost: CPU seconds per gigabyte (1e9 bytes), the best of several runs.
+//! Cost of the digests: CPU seconds per gigabyte (1e9 bytes), the best of several runs.
 //!
 //! `cargo run --release -p dewar-checksum --example cost`
 

@@ -11,10 +11,11 @@ pub fn adler32(data: &[u8]) -> u32 {
     stream.finish()
 }
 
-/// Adler-32 of a concatenation: `a` of the first part, `b` of the second, which has `length_b` bytes.
+/// Adler-32 of a concatenation: `a` of the first part, `b` of the second, which has `length_b`
+/// bytes.
 ///
-/// The low sum starts at one in each part, so one is taken off; every byte of the second part adds the first part's low sum,
-/// less that one, to the high sum.
+/// The low sum starts at one in each part, so one is subtracted. Every byte of the second part adds
+/// the first part's low sum, less that one, to the high sum.
 #[must_use]
 pub fn adler32_combine(a: u32, b: u32, length_b: u64) -> u32 {
     let (low_a, high_a) = (u64::from(a & 0xffff), u64::from(a >> 16));

@@ -5,18 +5,19 @@ use core::str::FromStr;
 
 use thiserror::Error;
 
-/// A digest that Dewar computes. More may come; what a client asks for and is not here is unknown, never an error by itself.
+/// A digest that Dewar computes. More may be added. An algorithm that a client asks for and that is
+/// not in this list is unknown, which is not an error by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Algorithm {
-    /// Adler-32 (RFC 1950): what grid storage compares.
+    /// Adler-32 (RFC 1950), the usual checksum of grid storage.
     Adler32 = 0,
     /// CRC-32 of zip and Ethernet (ISO-HDLC).
     Crc32 = 1,
     /// CRC-32C (Castagnoli, iSCSI): of pages and of `root://`.
     Crc32c = 2,
-    /// CRC-64/NVME: what S3 stores where the client sent nothing.
+    /// CRC-64/NVME, the default of S3 if the client sent no checksum.
     Crc64Nvme = 3,
     /// MD5 (RFC 1321): of S3's and Swift's ETags.
     Md5 = 4,
@@ -32,8 +33,8 @@ pub enum Algorithm {
     XxHash3 = 9,
     /// XXH3 of 128 bits with seed 0.
     XxHash128 = 10,
-    /// The CRC of the POSIX utility `cksum`, length included: what `root://` calls `crc32`. Its number leaves room for
-    /// the digests of S3.
+    /// The CRC of the POSIX utility `cksum`, length included; the `crc32` of `root://`. Its number
+    /// leaves a gap for the digests of S3.
     PosixCksum = 15,
 }
 
@@ -91,7 +92,8 @@ impl Algorithm {
         }
     }
 
-    /// The name in S3's `x-amz-checksum-algorithm` and in its XML, such as `CRC64NVME`; None for what S3 has no checksum of.
+    /// The name in S3's `x-amz-checksum-algorithm` and in its XML, such as `CRC64NVME`; `None` if
+    /// S3 has no such checksum.
     #[must_use]
     pub const fn s3_name(self) -> Option<&'static str> {
         match self {
@@ -127,7 +129,8 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of an S3 name, in any case; None for unknown ones, which newer clients may well name.
+    /// The algorithm of an S3 name, in any case; `None` for unknown ones, which newer clients may
+    /// send.
     #[must_use]
     pub fn from_s3_name(name: &str) -> Option<Self> {
         Self::find(|algorithm| algorithm.s3_name(), name)
@@ -139,7 +142,8 @@ impl Algorithm {
         Self::find(|algorithm| algorithm.s3_header(), name)
     }
 
-    /// The name in `Digest` and `Want-Digest` (RFC 3230 and RFC 5843; the CRCs as grid storage says them).
+    /// The name in `Digest` and `Want-Digest` (RFC 3230 and RFC 5843; for the CRCs, the names of
+    /// grid storage).
     #[must_use]
     pub const fn rfc3230_name(self) -> Option<&'static str> {
         match self {
@@ -183,7 +187,8 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of a name in `Repr-Digest` or `Want-Repr-Digest`; grid storage also says `adler32` there.
+    /// The algorithm of a name in `Repr-Digest` or `Want-Repr-Digest`; grid storage also uses
+    /// `adler32` there.
     #[must_use]
     pub fn from_rfc9530_name(name: &str) -> Option<Self> {
         Self::find(|algorithm| algorithm.rfc9530_name(), name)
@@ -221,7 +226,7 @@ impl AlgorithmSet {
     /// None.
     pub const EMPTY: Self = Self(0);
 
-    /// What every version has: Adler-32 and CRC-32C.
+    /// The digests of every version: Adler-32 and CRC-32C.
     pub const ALWAYS: Self = Self::EMPTY.with(Algorithm::Adler32).with(Algorithm::Crc32c);
 
     /// The set with `algorithm` in it.
@@ -236,7 +241,7 @@ impl AlgorithmSet {
         Self(self.0 & !(1 << algorithm as u8))
     }
 
-    /// What is in either.
+    /// The algorithms that are in either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)

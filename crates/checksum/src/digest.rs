@@ -29,7 +29,7 @@ pub enum DigestError {
         algorithm: Algorithm,
         /// How it was meant to be written.
         encoding: &'static str,
-        /// What was found, at most 128 characters of it.
+        /// The unexpected text, at most 128 characters of it.
         text: String,
     },
     /// Another number of bytes.
@@ -89,7 +89,7 @@ impl Digest {
         STANDARD.encode(self.as_bytes())
     }
 
-    /// Reads hexadecimal digits of either case, all of them.
+    /// Reads hexadecimal digits of either case. The whole text must be digits of the right number.
     ///
     /// # Errors
     /// If `text` is anything else.

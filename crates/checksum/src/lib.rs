@@ -1,7 +1,7 @@
-//! Every digest the wires ask for, computed in one pass while bytes stream.
+//! All digests of the protocols, computed in one pass while bytes stream.
 //!
-//! Digests are computed as the bytes come in and stored with the version ([`DigestSet`]). Only a digest that a client asks for
-//! and the version does not have is computed by reading, once.
+//! Digests are computed as the bytes come in and stored with the version ([`DigestSet`]). Only a
+//! digest that a client asks for and that the version does not have is computed by reading, once.
 //!
 //! | you have | take |
 //! |---|---|

@@ -1,7 +1,9 @@
-//! What S3 says of an object that was uploaded in parts: its ETag and composite checksums.
+//! Digests of S3 for an object that was uploaded in parts: its ETag and composite checksums.
 //!
-//! A checksum of type `FULL_OBJECT` is that of the bytes ([`DigestSet::concat`](crate::DigestSet::concat) for the CRCs); one of type
-//! `COMPOSITE` is the algorithm over the concatenated digests of the parts, and is written with `-N`, N the number of parts.
+//! A checksum of type `FULL_OBJECT` is that of the bytes
+//! ([`DigestSet::concat`](crate::DigestSet::concat) for the CRCs). A checksum of type `COMPOSITE`
+//! is the algorithm over the concatenated digests of the parts. It is written with `-N`, N the
+//! number of parts.
 
 use core::fmt;
 
@@ -37,7 +39,7 @@ pub enum CompositeError {
     /// A text without `-N`, or with an N that is no number of parts.
     #[error("not a composite checksum: {0:?}")]
     Suffix(String),
-    /// A text whose digest is none.
+    /// The part before the dash is no digest.
     #[error(transparent)]
     Digest(#[from] DigestError),
 }
@@ -72,7 +74,7 @@ impl Composite {
         })
     }
 
-    /// Reads what [`Composite`] is written as.
+    /// Reads the text form of [`Composite`].
     ///
     /// # Errors
     /// If `text` is not base64 of a digest, a dash and a number from 1 on.

@@ -11,9 +11,9 @@ use crate::{Algorithm, AlgorithmSet, DigestSet, Md5};
 /// Bytes that all digests take in before the next are touched: they stay in the nearest cache.
 const PIECE: usize = 16 << 10;
 
-/// Computes a chosen set of digests while bytes stream by; Adler-32 and CRC-32C always. Never waits: MD5, if it is wanted
-/// here, is hashed on the spot, at several times the price of lanes shared with other streams (see
-/// [`StreamDigests`](crate::StreamDigests)).
+/// Computes a chosen set of digests while bytes stream; Adler-32 and CRC-32C always. Never waits.
+/// MD5, if it is requested here, is hashed at once, at several times the cost of lanes shared with
+/// other streams (see [`StreamDigests`](crate::StreamDigests)).
 pub struct Pipeline {
     adler32: simd_adler32::Adler32,
     crc32c: Crc32c,
@@ -40,7 +40,7 @@ impl core::fmt::Debug for Pipeline {
 }
 
 impl Pipeline {
-    /// A stream without bytes, of which `want` and [`AlgorithmSet::ALWAYS`] are computed.
+    /// A stream without bytes that computes `want` and [`AlgorithmSet::ALWAYS`].
     #[must_use]
     pub fn new(want: AlgorithmSet) -> Self {
         let wanted = |algorithm| want.contains(algorithm);
@@ -70,8 +70,8 @@ impl Pipeline {
         self.length += bytes.len() as u64;
     }
 
-    /// Takes in the next bytes, whose CRC-32C the caller has computed already, or combined from those of its pages
-    /// ([`Crc32c::append`]). A wrong one makes a wrong digest.
+    /// Takes the next bytes with their CRC-32C, which the caller has computed, or combined from
+    /// those of its pages ([`Crc32c::append`]). A wrong CRC makes a wrong digest.
     pub fn update_with_crc32c(&mut self, bytes: &[u8], crc32c_of_bytes: u32) {
         debug_assert_eq!(crate::crc32c(bytes), crc32c_of_bytes);
         self.crc32c.append(crc32c_of_bytes, bytes.len() as u64);

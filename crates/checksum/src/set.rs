@@ -7,13 +7,14 @@ use crate::adler::adler32_combine;
 use crate::crc::{crc32_combine, crc32c_combine, crc64nvme_combine};
 use crate::{Algorithm, AlgorithmSet, Digest};
 
-/// The digests of one sequence of bytes: Adler-32 and CRC-32C always, others where someone asked for them.
+/// The digests of one sequence of bytes: Adler-32 and CRC-32C always, others if they were
+/// requested.
 ///
 /// # Format
 ///
-/// A CBOR array, one place for each digest in the order of the numbers below; places after the last that is filled are left out,
-/// and readers skip places they do not know. Numbers stay what they are for ever (DESIGN.md, promise 7). With MD5 that makes 28
-/// bytes, without 11.
+/// A CBOR array with one element for each digest in the order of the numbers below. Elements after
+/// the last filled one are left out, and readers skip elements they do not know. Numbers never
+/// change their meaning (DESIGN.md, promise 7). The array has 28 bytes with MD5, 11 without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct DigestSet {
     /// Adler-32.
@@ -61,8 +62,8 @@ impl DigestSet {
         posix_cksum: None,
     };
 
-    /// What stands where digests are kept in another place or were never computed: it is the
-    /// digest of nothing, and no digest of it is known.
+    /// Stands for digests that are kept in another place or were never computed. It is the digest
+    /// of nothing, and contains no digest.
     pub const ABSENT: Self = Self {
         adler32: 0,
         crc32c: 0,
@@ -140,7 +141,8 @@ impl DigestSet {
         self.posix_cksum
     }
 
-    /// What is known of the same bytes in either set; where both know a digest, that of this one.
+    /// The digests of the same bytes that are in either set. If both have a digest, that of this
+    /// set is taken.
     #[must_use]
     pub fn union(self, other: &Self) -> Self {
         let always = match self.is_absent() {
@@ -254,7 +256,7 @@ impl DigestSet {
         }
     }
 
-    /// The algorithms whose digests are known.
+    /// The algorithms whose digests are in the set.
     #[must_use]
     pub fn algorithms(&self) -> AlgorithmSet {
         Algorithm::ALL
@@ -270,15 +272,15 @@ impl DigestSet {
             .filter_map(|algorithm| self.get(algorithm))
     }
 
-    /// Whether `expected` is what was computed; None if its algorithm was not.
+    /// Whether `expected` is the computed digest; `None` if its algorithm was not computed.
     #[must_use]
     pub fn verify(&self, expected: &Digest) -> Option<bool> {
         self.get(expected.algorithm())
             .map(|found| found == *expected)
     }
 
-    /// The digests of a concatenation from those of its parts and their lengths in bytes. The CRCs and Adler-32 combine, where
-    /// all parts have them; MD5, SHA and XXH do not.
+    /// The digests of a concatenation from those of its parts and their lengths in bytes. The CRCs
+    /// and Adler-32 can be combined, if all parts have them. MD5, SHA and XXH cannot.
     pub fn concat<'a>(parts: impl IntoIterator<Item = (&'a Self, u64)>) -> Self {
         parts
             .into_iter()

@@ -4,14 +4,15 @@ use bytes::Bytes;
 
 use crate::{Algorithm, AlgorithmSet, DigestSet, Md5Lanes, Md5Stream, Pipeline};
 
-/// What an upload computes while its bytes come in: a [`Pipeline`] for what is hashed on the spot and, if MD5 is wanted, an
-/// [`Md5Stream`].
+/// The digests of an upload, computed while its bytes come in. A [`Pipeline`] computes digests that
+/// need no waiting; an [`Md5Stream`] computes the MD5, if it is needed.
 ///
-/// Cancellation-safe as [`Md5Stream::update`] is: a chunk belongs to the stream from the first poll on.
+/// Cancellation-safe as [`Md5Stream::update`] is: a chunk belongs to the stream from the first poll
+/// on.
 ///
-/// Where the bytes need no other treatment, call `update` and then send the chunk on; where both can run at once, split it:
-/// the digests of [`StreamDigests::pipeline_mut`] need no waiting, and [`StreamDigests::update_md5`] may be awaited together with a
-/// disk.
+/// If the bytes need no other processing, call `update` and then send the chunk on. If both can run
+/// at the same time, split it: the digests of [`StreamDigests::pipeline_mut`] need no waiting, and
+/// [`StreamDigests::update_md5`] may be awaited together with a disk.
 #[derive(Debug)]
 pub struct StreamDigests {
     pipeline: Pipeline,
@@ -19,7 +20,7 @@ pub struct StreamDigests {
 }
 
 impl StreamDigests {
-    /// A stream without bytes, of which `want` and [`AlgorithmSet::ALWAYS`] are computed.
+    /// A stream without bytes that computes `want` and [`AlgorithmSet::ALWAYS`].
     #[must_use]
     pub fn new(want: AlgorithmSet, lanes: &Md5Lanes) -> Self {
         Self {
@@ -28,8 +29,8 @@ impl StreamDigests {
         }
     }
 
-    /// Takes in the next bytes, at most about 1 MiB: what is hashed on the spot holds the thread meanwhile (SHA-256 about half a
-    /// millisecond for so many).
+    /// Takes the next bytes, at most about 1 MiB. Digests that are computed at once block the
+    /// thread meanwhile (SHA-256 about half a millisecond for 1 MiB).
     pub async fn update(&mut self, chunk: Bytes) {
         self.pipeline.update(&chunk);
         self.update_md5(chunk).await;
@@ -41,12 +42,13 @@ impl StreamDigests {
         self.update_md5(chunk).await;
     }
 
-    /// The digests that never wait. Whatever is put in here must go to [`StreamDigests::update_md5`] too.
+    /// The digests that never wait. All bytes given to it must go to [`StreamDigests::update_md5`]
+    /// too.
     pub fn pipeline_mut(&mut self) -> &mut Pipeline {
         &mut self.pipeline
     }
 
-    /// Puts bytes into MD5 alone, if it is wanted.
+    /// Adds bytes to the MD5 alone, if it is requested.
     pub async fn update_md5(&mut self, chunk: Bytes) {
         if let Some(md5) = &mut self.md5 {
             md5.update(chunk).await;

@@ -1,8 +1,8 @@
-//! Real time, read in this one file of the crate.
+//! Real time. Only this file of the crate reads it.
 //!
-//! The rest of Dewar takes time from its environment so that a simulation can own it. A load
-//! driver measures the real world and nothing else, so it reads the real clocks; the exception is
-//! kept here so that it can be seen.
+//! The rest of Dewar takes time from its environment so that a simulation can control it. A load
+//! driver measures the real world, so it reads the real clocks. This exception is kept in one file
+//! so that it is visible.
 #![allow(clippy::disallowed_methods)]
 
 use std::time::{Duration, Instant, SystemTime};
@@ -13,7 +13,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Seconds since 1970 (UTC), 0 if the machine's clock stands before that.
+/// Seconds since 1970 (UTC), 0 if the machine's clock is before that.
 #[must_use]
 pub fn unix_s() -> u64 {
     SystemTime::now()

@@ -1,15 +1,15 @@
-//! The client side of Dewar: what talks *to* a storage endpoint rather than being one.
+//! The client side of Dewar: programs that use a storage endpoint.
 //!
-//! That is the load driver `dewar bench` ([`mod@bench`]) and what people need to log in ([`login`]). Beneath the driver's S3 part lie a
-//! thin blocking HTTP/1.1 client ([`http`]), request signing ([`sigv4`]) and the S3 verbs a load needs ([`s3`]).
-//! They are written for one purpose: to cost so little CPU that a figure taken with them is a
-//! figure of the server. So there is no async runtime in it (one blocking thread drives one
-//! connection), no header map, and received bytes need not even reach user space.
+//! It has the load driver `dewar bench` ([`mod@bench`]) and the login of people ([`login`]). The S3
+//! part of the driver uses a thin blocking HTTP/1.1 client ([`http`]), request signing ([`sigv4`])
+//! and the S3 verbs of a load ([`s3`]). They have one purpose: to use so little CPU that the
+//! measured figures describe the server. So there is no async runtime (one blocking thread drives
+//! one connection), no header map, and received bytes need not reach user space.
 //!
-//! Its part for root:// drives Dewar's own XRootD client, many sessions side by side.
+//! The part for root:// uses Dewar's own XRootD client, with many sessions in parallel.
 //!
-//! This crate sees none of the server's crates: it must be able to judge any endpoint, and to be
-//! built without the server.
+//! This crate depends on none of the server's crates. It must be able to test any endpoint, and to
+//! be built without the server.
 
 pub mod bench;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! Where the bytes are: blobs, shards, pages, segments, placement.
+//! Storage of the bytes: blobs, shards, pages, segments, placement.
 
 pub mod blob;
 pub mod format;

@@ -1,8 +1,8 @@
-//! How fast background work may go: a budget of bytes per second that yields to clients.
+//! Speed limit of background work: a budget of bytes per second that yields to clients.
 //!
-//! Work asks before each piece and waits until its turn. While clients are served it keeps to the
-//! *busy* rate; when none was for [`IDLE_AFTER`] it may go at the *idle* rate. Time that was not
-//! used is not saved up, so there is no burst after a pause.
+//! Work asks before each piece and waits for its permission. While clients send requests, it keeps
+//! to the *busy* rate. After [`IDLE_AFTER`] without a request, it may use the *idle* rate. Unused
+//! budget is not saved, so there is no burst after a pause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,20 +11,20 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Clients count as idle when nothing was asked for this long.
+/// Time without a request after which clients count as idle.
 pub const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// The longest nap, so that a changed rate is felt soon.
 const NAP_MAX: Duration = Duration::from_millis(250);
 
-/// How much clients ask for; cheap to note, shared by all who must yield to them.
+/// The demand of clients; cheap to record, shared by all background work that must yield to it.
 #[derive(Debug, Default)]
 pub struct ClientLoad {
     asked: AtomicU64,
 }
 
 impl ClientLoad {
-    /// A client asked for something.
+    /// Records a request of a client.
     pub fn note(&self) {
         self.asked.fetch_add(1, Ordering::Relaxed);
     }

@@ -40,7 +40,7 @@ enum Command {
     #[cfg(feature = "client")]
     #[command(flatten)]
     Login(dewar_client::login::LoginCommand),
-    /// Load an endpoint or disks, and tell what that costs
+    /// Load an endpoint or disks, and report throughput and cost
     #[cfg(any(feature = "client", feature = "server"))]
     #[command(subcommand)]
     Bench(Bench),
@@ -52,7 +52,7 @@ enum Command {
     },
     /// Print completions for a shell
     Completions {
-        /// Which shell
+        /// The shell
         shell: clap_complete::Shell,
     },
     /// Print the manual, or write one page per command
@@ -63,14 +63,14 @@ enum Command {
     },
 }
 
-/// What can be loaded.
+/// The subcommands of `dewar bench`.
 #[cfg(any(feature = "client", feature = "server"))]
 #[derive(Debug, Subcommand)]
 enum Bench {
     #[cfg(feature = "client")]
     #[command(flatten)]
     Endpoint(dewar_client::bench::BenchCommand),
-    /// Write to the bare journal on some folders: what of a put is neither HTTP nor the catalog
+    /// Write to a bare journal in some folders, to measure a put without HTTP and the catalog
     #[cfg(feature = "server")]
     Journal(dewar_server::cli::JournalBenchArgs),
 }

@@ -1,4 +1,4 @@
-//! What is said to somebody who types a command that does not exist.
+//! The error message for a command that does not exist.
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -25,7 +25,8 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// The error with a suggestion only where a typing error explains it, and with who does the job otherwise.
+/// The error with a suggestion if it looks like a typing error, and otherwise with the command for
+/// the job.
 pub(crate) fn improved(mut error: clap::Error, root: &clap::Command) -> clap::Error {
     if error.kind() != ErrorKind::InvalidSubcommand {
         return error;

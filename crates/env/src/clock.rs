@@ -1,4 +1,4 @@
-//! What time it is.
+//! The two clocks: wall-clock time and elapsed time.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,16 +1,16 @@
-//! Points in the code that a simulation watches and bends.
+//! Points in the code that a simulation observes and controls.
 //!
 //! In production each call is a constant and costs nothing. With the feature `sim`, and only on a
-//! thread for which [`crate::sim::fail_points`] were installed, it does what the simulation says:
+//! thread with installed [`crate::sim::fail_points`], the simulation decides its effect:
 //!
-//! - [`safeguard`] stands where a rule is kept that protects data: a sync, a checksum compared, an
-//!   order of two steps, a generation looked at. A simulation switches one off and must notice.
-//! - [`coverage_mark`] stands on a rare branch, so that a simulation can prove that it came there;
-//!   [`InterruptionMark`] around work that may be cut short.
-//! - [`pause`] stands where tasks may overtake each other although no disk is asked.
+//! - [`safeguard`] marks a step that protects data: a sync, the comparison of a checksum, the order
+//!   of two steps, the check of a generation. A simulation switches one off and must fail then.
+//! - [`coverage_mark`] marks a rare branch, so that a simulation can prove that it was taken.
+//!   [`InterruptionMark`] marks work that may be cut short.
+//! - [`pause`] marks a point where tasks may overtake each other without a disk operation.
 
-/// Whether the safeguard of this name is on. It always is, except in a simulation that sabotages
-/// it.
+/// Whether the safeguard of this name is on. It always is, except in a simulation that switches it
+/// off.
 #[cfg(not(feature = "sim"))]
 #[inline(always)]
 #[must_use]
@@ -28,8 +28,8 @@ pub const fn coverage_mark(_name: &'static str) {}
 #[inline(always)]
 pub async fn pause(_name: &'static str) {}
 
-/// Work that takes several steps; notes a rare branch when it is dropped before its end, as by a
-/// process that dies in the middle of it.
+/// Work of several steps. Records a rare branch if it is dropped before its end, as when a process
+/// dies in the middle of it.
 #[derive(Debug)]
 #[must_use]
 pub struct InterruptionMark {
@@ -37,7 +37,8 @@ pub struct InterruptionMark {
 }
 
 impl InterruptionMark {
-    /// The work begins. `cut_short` is what [`coverage_mark`] is told if it does not come to its end.
+    /// The work begins. `cut_short` is passed to [`coverage_mark`] if the work does not come to its
+    /// end.
     pub const fn new(cut_short: &'static str) -> Self {
         Self {
             cut_short: Some(cut_short),

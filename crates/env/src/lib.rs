@@ -1,8 +1,8 @@
 //! The outside world: clock, randomness and disks, behind traits.
 //!
-//! Production code gets [`Env`] and [`Disk`]s handed in and never asks the operating system
-//! itself, so that a simulation can own time, chance and every fault (DESIGN.md section 10).
-//! Timers (`tokio::time::sleep`, `timeout`) and `tokio::spawn` may be used directly: a
+//! Production code gets [`Env`] and [`Disk`]s as arguments and never calls the operating system
+//! itself. A simulation can therefore control time, randomness and every fault (DESIGN.md section
+//! 10). Timers (`tokio::time::sleep`, `timeout`) and `tokio::spawn` may be used directly: a
 //! current-thread runtime with a paused clock makes them deterministic.
 
 mod clock;
@@ -28,9 +28,9 @@ pub type BoxFuture<'a, T> = core::pin::Pin<Box<dyn Future<Output = T> + Send + '
 /// Clock and randomness; cheap to clone.
 #[derive(Clone)]
 pub struct Env {
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Where chance comes from.
+    /// The source of random numbers.
     pub rng: Arc<dyn Rng>,
 }
 

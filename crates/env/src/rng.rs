@@ -1,8 +1,8 @@
-//! Where chance comes from.
+//! The source of random numbers.
 
 /// A source of random bytes.
 pub trait Rng: Send + Sync {
-    /// Fills `bytes`. The real one is fit for keys; the simulated one repeats from its seed.
+    /// Fills `bytes`. The real generator is fit for keys; the simulated one repeats from its seed.
     fn fill(&self, bytes: &mut [u8]);
 
     /// 64 random bits.

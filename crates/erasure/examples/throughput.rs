@@ -1,12 +1,12 @@
 //! Measures the codec: GB of user data per second of thread CPU time, for each kernel this
-//! processor can run, encoding and reconstructing one and m lost shards. Where ISA-L is installed
-//! its encoding is measured in the same run.
+//! processor can run, encoding and reconstructing one and m lost shards. If ISA-L is installed, its
+//! encoding is measured in the same run.
 //!
 //! `cargo run --release -p dewar-erasure --example throughput [shard bytes]`
 //!
-//! With the default of 64 KiB the shards of all layouts fit the second-level cache, as they do
-//! when a stripe is encoded right after it was received. Thread CPU time, best of several windows:
-//! on a shared machine the rest is the neighbours.
+//! With the default of 64 KiB, the shards of all layouts fit the second-level cache. The same holds
+//! when a stripe is encoded right after it was received. The result is thread CPU time, best of
+//! several windows, because other processes on a shared machine take the rest.
 
 #[path = "../tests/isal/mod.rs"]
 mod isal;

@@ -1,23 +1,23 @@
-//! Why the codec refuses a call. Every case is a mistake of the caller or a loss of too many
-//! shards; none depends on the bytes.
+//! Errors of the codec. Every case is a mistake of the caller or a loss of too many shards; none
+//! depends on the bytes.
 
 use thiserror::Error;
 
 use crate::{DATA_SHARDS_MAX, Kernel, PARITY_SHARDS_MAX};
 
-/// Why a codec cannot do what it was asked.
+/// The reason why a codec refuses a call.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// k or m outside what the format has.
+    /// k or m outside the limits of the format.
     #[error("{k}+{m} is no layout: k is 1 to {DATA_SHARDS_MAX}, m 0 to {PARITY_SHARDS_MAX}")]
     Layout {
-        /// Data shards asked for.
+        /// Requested data shards.
         k: usize,
-        /// Parity shards asked for.
+        /// Requested parity shards.
         m: usize,
     },
-    /// The processor lacks the instructions of the kernel that was asked for by name.
+    /// The processor lacks the instructions of the kernel that was requested by name.
     #[error("this processor cannot run the {0} kernel")]
     KernelUnsupported(Kernel),
     /// Not exactly k data slices.
@@ -56,7 +56,7 @@ pub enum Error {
         /// k+m.
         shards: usize,
     },
-    /// A shard stands twice among the present or the wanted ones, or in both.
+    /// A shard is twice among the present or the wanted ones, or in both.
     #[error("shard {shard} is named twice")]
     ShardTwice {
         /// The index.
@@ -78,8 +78,8 @@ pub enum Error {
         /// Output slices given.
         outputs: usize,
     },
-    /// An output is longer than every shard it would be computed from, so its end could only be
-    /// padding: the caller has its lengths wrong.
+    /// An output is longer than every shard from which it would be computed, so its end could only
+    /// be padding. The caller passed a wrong length.
     #[error("{got} bytes wanted of shard {shard}, the longest present slice has {longest}")]
     OutputLength {
         /// The wanted shard.

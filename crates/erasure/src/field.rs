@@ -1,5 +1,5 @@
-//! Arithmetic in GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), and the tables
-//! in which the kernels want a constant to be given. All tables are made at compile time.
+//! Arithmetic in GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), and the tables of
+//! constants for the kernels. All tables are made at compile time.
 //!
 //! A byte is the polynomial whose coefficient of x^i is bit i (bit 0 the least significant).
 

@@ -1,9 +1,9 @@
-//! Which coefficients: the Cauchy parity matrix, and rows that compute missing shards from
-//! those that are left.
+//! The coefficients: the Cauchy parity matrix, and rows that compute missing shards from the
+//! remaining ones.
 //!
-//! The matrix is part of the disk format (`docs/formats/erasure.md`). With x = {k..k+m} and
-//! y = {0..k} disjoint, coefficient (x, y) = 1/(x + y) is a Cauchy matrix (+ is XOR in this
-//! field), so every square part of it can be inverted, and any k shards of k+m are enough.
+//! The matrix is part of the disk format (`docs/formats/erasure.md`). With x = {k..k+m} and y =
+//! {0..k} disjoint, coefficient (x, y) = 1/(x + y) is a Cauchy matrix (+ is XOR in this field), so
+//! every square part of it can be inverted, and any k shards of k+m are enough.
 
 use crate::field::{inverse, multiply};
 use crate::{DATA_SHARDS_MAX, PARITY_SHARDS_MAX, SHARDS_MAX};

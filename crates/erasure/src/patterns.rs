@@ -1,7 +1,8 @@
-//! Recovery coefficients of loss patterns seen lately: a small bounded cache.
+//! Recovery coefficients of recent loss patterns: a small bounded cache.
 //!
-//! While a disk is away the same few patterns come again and again. Finding coefficients costs
-//! about a microsecond or less, so a miss is cheap, and the lock is held only to look or to put.
+//! While a disk is absent, the same few patterns occur again and again. Computing coefficients
+//! takes about a microsecond or less, so a miss is cheap. The lock is held only to look up or to
+//! insert.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,12 +1,13 @@
-//! Throws garbage at every parser of Dewar's own: `cargo xtask fuzz`.
+//! Fuzzes every parser of Dewar with random input: `cargo xtask fuzz`.
 //!
-//! Each parser's crate has a `pub fn fuzz_*(&[u8])` that must not panic, hang or grow without
-//! limit whatever it is given, and that asserts what must hold of its result (what is decoded and
-//! encoded again is the same). [`targets`] lists them; tidy finds those that are not listed.
+//! Each parser's crate has a `pub fn fuzz_*(&[u8])` that must not panic, hang or grow without limit
+//! for any input. It also asserts properties of the result, for example that decoded data is the
+//! same after it was encoded and decoded again. [`targets`] lists these functions. Tidy reports
+//! those that are not listed.
 //!
-//! This runner needs no nightly compiler and no instrumented build: it mutates samples, blindly
-//! but fast, in the profile that tests use, with overflow checks and assertions on. An input that
-//! fails is made smaller, written below `--artifacts`, and can be replayed.
+//! This runner needs no nightly compiler and no instrumented build. It mutates samples, blindly but
+//! fast, in the profile that tests use, with overflow checks and assertions on. An input that fails
+//! is reduced, written below `--artifacts`, and can be replayed.
 
 mod mutate;
 mod runner;
@@ -30,7 +31,7 @@ struct Cli {
     /// Number the choices follow from [default: another one each time]
     #[arg(long)]
     seed: Option<u64>,
-    /// Where inputs that fail are written
+    /// The folder for inputs that fail
     #[arg(long, default_value = "target/fuzz-artifacts")]
     artifacts: PathBuf,
     /// Run one target on this file only

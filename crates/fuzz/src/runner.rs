@@ -18,7 +18,7 @@ use crate::mutate::{self, Random};
 pub(crate) struct FuzzPlan<'a> {
     pub(crate) seed: u64,
     pub(crate) limit: Duration,
-    /// Where an input that fails is written.
+    /// The folder for an input that fails.
     pub(crate) artifacts: &'a Path,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn fresh_seed() -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Runs `target` until the time is over or an input fails; tells how many passed.
+/// Runs `target` until the time is over or an input fails; prints the number of inputs that passed.
 pub(crate) fn run(
     name: &str,
     target: fn(&[u8]),
@@ -77,7 +77,7 @@ fn passes(target: fn(&[u8]), input: &[u8]) -> bool {
     catch_unwind(AssertUnwindSafe(|| target(input))).is_ok()
 }
 
-/// Takes away pieces, large ones first, as long as what is left still fails.
+/// Removes pieces, large ones first, as long as the rest still fails.
 fn shrink(target: fn(&[u8]), mut input: Vec<u8>, watch: &Watch) -> Vec<u8> {
     // The message was printed once; a thousand times would hide it.
     let hook = std::panic::take_hook();

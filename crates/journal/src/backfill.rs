@@ -1,11 +1,11 @@
 //! Copying the log's older files to a new holder.
 //!
-//! Each record comes from whichever copy verifies and goes to the same place. The copy counts when
-//! it is synced; until then the new holder's disk keeps what it had from an earlier time.
+//! Each record comes from any copy that verifies and goes to the same position. The copy counts
+//! when it is synced. Until then the new holder's disk keeps its files from an earlier time.
 //!
-//! Where no holder has a file any more, since all of them failed at once, it is looked for on the
-//! disks of all members: a disk that comes back has what it had. It is looked for again and again,
-//! until a disk has it or nobody needs it.
+//! If all holders of a file failed at once, no holder has it any more. It is then searched on the
+//! disks of all members, since a disk that comes back still has its files. The search is repeated
+//! until a disk has the file or nobody needs it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

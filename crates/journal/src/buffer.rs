@@ -1,4 +1,4 @@
-//! Buffers that direct writes take without a copy: aligned, reused, never zeroed twice.
+//! Buffers that direct writes take without a copy: aligned, reused, zeroed once.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the journal is told and what bounds it.
+//! Settings and limits of the journal.
 
 use std::time::Duration;
 
@@ -13,28 +13,29 @@ pub struct JournalConfig {
     pub m: usize,
     /// Bytes of one file; a multiple of 4096, at least 64 KiB. The largest record must fit.
     pub file_bytes: u64,
-    /// Files in use at most, per holder; at least [`JournalConfig::FILES_LEAST`]. Two of them are kept from
-    /// [`crate::LogReserve::Ordinary`], one of these for [`crate::LogReserve::Last`].
+    /// Maximum number of files in use per holder; at least [`JournalConfig::FILES_LEAST`]. Two of
+    /// them are reserved from [`crate::LogReserve::Ordinary`], one of these for
+    /// [`crate::LogReserve::Last`].
     pub files_max: usize,
-    /// Bytes that may wait for their acknowledgement; more have to wait in `admit`.
+    /// Bytes that may wait for their acknowledgement; further appends wait in `admit`.
     pub unacked_bytes_max: usize,
-    /// Groups under way at once where a sync is slow.
+    /// Groups under way at once if syncs are slow.
     pub groups_in_flight_max: usize,
-    /// Time by which a further group is started behind one that is under way.
+    /// Time after which a further group is started while one is under way.
     pub group_spacing: Duration,
-    /// Bytes by which one holder may lag behind before it is dropped.
+    /// Bytes by which a holder may lag before it is dropped.
     pub lag_bytes_max: usize,
-    /// Time by which one holder may lag behind before it is dropped.
+    /// Time by which a holder may lag before it is dropped.
     pub lag_max: Duration,
-    /// How long an append waits for disks to come back, or for room in a full journal, before it is
-    /// told that there are none.
+    /// Time that an append waits for disks to come back, or for space in a full journal, before it
+    /// fails.
     pub stall_max: Duration,
-    /// Members that an administrator declares gone for good. They leave with the epoch that the opening
-    /// begins, which needs fewer of the others to know of it then; the opening rule counts them as away.
-    /// What is no member any more is passed over.
+    /// Members that an administrator declares permanently lost. They leave with the epoch that the
+    /// opening begins. That epoch then needs to be written to fewer of the other members, and the
+    /// opening rule counts the lost ones as absent. Disks that are no members any more are ignored.
     pub lost: Vec<DiskId>,
-    /// Open although more than m members of the newest epoch are away, in a new lineage
-    /// (`dewar serve --accept-loss`). Acknowledged records may be gone afterwards.
+    /// Open although more than m members of the newest epoch are absent, in a new lineage
+    /// (`dewar serve --accept-loss`). Acknowledged records may be lost by it.
     pub accept_loss: bool,
     /// Only read: no epoch is started and appends fail.
     pub read_only: bool,

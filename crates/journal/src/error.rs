@@ -30,10 +30,11 @@ pub enum OpenError {
         needed: usize,
         /// Members in all.
         members: usize,
-        /// Who is away.
+        /// The absent members.
         away: Vec<DiskId>,
     },
-    /// Enough to read all, and too few to go on: a pool of fewer than 2m+1 disks that lost some.
+    /// Enough members to read everything, but too few to write: a pool of fewer than 2m+1 disks
+    /// that lost some.
     #[error(
         "{} of the {} disks of the journal are there, and {}are needed to write it; away are {}. They have \
          all that was written. Bring disks back, or put new ones in the place of those that are gone",
@@ -54,7 +55,7 @@ pub enum OpenError {
     /// Disks of lineages that were split by accepting a loss on both sides.
     #[error("the disks belong to journals that went separate ways: {0:?}; only one may be used")]
     SplitLineages(Vec<EpochId>),
-    /// Records that had been acknowledged are on no disk that is there.
+    /// Acknowledged records are on none of the present disks.
     #[error(
         "the journal ends at record {end}, but records up to {acked} had been acknowledged; bring \
          back the disks that have them"
@@ -62,10 +63,10 @@ pub enum OpenError {
     Lost {
         /// The last record found.
         end: Seq,
-        /// How far records had been acknowledged, at least.
+        /// Lower bound of the acknowledged records.
         acked: Seq,
     },
-    /// Anything else.
+    /// Any other error.
     #[error(transparent)]
     Other(#[from] Error),
 }

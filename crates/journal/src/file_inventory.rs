@@ -1,4 +1,4 @@
-//! What journal files the disks hold, by their headers.
+//! Catalog of the journal files on the disks, by their headers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,8 @@
-//! Journal files byte by byte: the header block and the records; docs/formats/journal.md draws
-//! them.
+//! Journal files byte by byte: the header block and the records; see docs/formats/journal.md.
 //!
-//! Integers are little-endian, ids are as they print (big-endian). A record's checksum covers the
-//! place it is meant for (epoch, file number, offset), so that what an earlier use of a recycled
-//! file left behind never verifies.
+//! Integers are little-endian; ids are in the order in which they print (big-endian). A record's
+//! checksum covers its position (epoch, file number, offset). Records from an earlier use of a
+//! recycled file therefore never verify.
 
 use dewar_types::{Error, ErrorKind};
 

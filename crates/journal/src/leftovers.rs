@@ -1,9 +1,9 @@
-//! Journal files on disks that hold the journal no more.
+//! Journal files on disks that are not holders any more.
 //!
-//! A disk that was away for a moment has another in its place, and still has the files that it had. They
-//! are of use until m+1 holders have the whole log; later they only take room, which on a full disk
-//! is the room in which it could hold the journal again, when the next disk is away for a moment. So they
-//! are removed then, by the keeper.
+//! When a disk is absent for a moment, another one replaces it, but the disk keeps its files. They
+//! are useful until m+1 holders have the whole log. Later they only take space. On a full disk they
+//! take the space that it would need to become a holder again, when the next disk is absent for a
+//! moment. The membership manager removes them then.
 //!
 //! # Crash cases
 //! A file that is removed is on m+1 holders at that moment, as every record of the log has to be.
@@ -23,7 +23,8 @@ use crate::replica::{JOURNAL_DIR, name_number, open_slot};
 /// Which members were looked through since they hold nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
-    /// By how often the disk has returned: one that was away may have something again.
+    /// Disks without such files, by their count of returns; a disk that was absent may have files
+    /// again.
     clean: BTreeSet<(DiskId, u32)>,
     busy: BTreeSet<DiskId>,
 }

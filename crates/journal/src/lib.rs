@@ -1,20 +1,22 @@
 //! The replicated, group-committed log below catalog and blobs (RECORDS.md section 5).
 //!
 //! # Purpose
-//! A record (a catalog batch, and the bytes of a small object) is durable when m+1 disks have it,
-//! so losing any m disks loses none. Many writers share one sync per disk.
+//! A record is a catalog batch, and the bytes of a small object. It is durable when m+1 disks have
+//! it, so losing any m disks loses none. Many writers share one sync per disk.
 //!
 //! # Protocol
-//! - [`Journal::admit`] gives room, [`Journal::append`] a sequence and a place in the log,
-//!   [`Journal::durable`] waits for m+1 disks. The order of calls to `append` is the order of the
-//!   log, and records become durable in that order.
-//! - [`RetentionPin`]s say who still needs what; files below all of them are used again.
-//! - [`epoch`] says which disks take part; [`open`] how what is on them becomes a log again;
-//!   [`keeper`] what happens when a disk fails meanwhile. docs/formats/journal.md draws the bytes.
+//! - [`Journal::admit`] reserves space, [`Journal::append`] gives a sequence number and a place in
+//!   the log, [`Journal::durable`] waits for m+1 disks. The order of calls to `append` is the order
+//!   of the log, and records become durable in that order.
+//! - A [`RetentionPin`] protects the records that a user still needs; files below all pins are
+//!   reused.
+//! - [`epoch`] decides which disks take part; [`open`] makes a log of the files on them;
+//!   [`membership`] reacts when a disk fails meanwhile. docs/formats/journal.md describes the
+//!   bytes.
 //!
 //! # Crash cases
-//! After a crash the chain of intact records of the newest epoch is the log. It holds all that was
-//! acknowledged; what was not is there wholly or not at all, and never after a gap.
+//! After a crash, the chain of intact records of the newest epoch is the log. It holds all
+//! acknowledged records. Other records are there completely or not at all, and never after a gap.
 //!
 //! # Cancellation
 //! Dropping any future of this crate is harmless; an appended record may become durable anyway.
@@ -67,8 +69,8 @@ use membership::BackgroundTasks;
 /// The place of a record in the log; the first is 1.
 pub type Seq = u64;
 
-/// An open journal; clones are the same one. When the last is dropped, what is under way still
-/// happens, but nothing new is begun: see [`Journal::close`].
+/// An open journal; clones are the same one. When the last one is dropped, work under way still
+/// finishes, but nothing new is begun: see [`Journal::close`].
 #[derive(Clone)]
 pub struct Journal {
     shared: Arc<SharedLog>,
@@ -83,7 +85,7 @@ impl Journal {
     /// Makes an empty journal on all of these disks. Only a command to format does this.
     ///
     /// # Errors
-    /// [`OpenError::Formatted`] if one of them has a journal; if not all can be written.
+    /// [`OpenError::Formatted`] if one of them has a journal; an error if not all can be written.
     pub async fn create(
         env: &Env,
         disks: &[(DiskId, Arc<dyn Disk>)],
@@ -92,10 +94,10 @@ impl Journal {
         open::create(env, disks, config).await
     }
 
-    /// Makes an empty journal that begins behind record `floor` on all of these disks, whatever
-    /// journals they hold: these are given up, and disks of theirs that are not here now are never
-    /// merged. Only a command that makes a catalog out of something else does this. Take a `floor`
-    /// from [`Journal::beyond`], or records that are away may have numbers that are given anew.
+    /// Makes an empty journal that begins after record `floor` on all of these disks. Earlier
+    /// journals on them are given up, and their absent disks are never merged. Only a command that
+    /// makes a catalog from another source does this. Take a `floor` from [`Journal::beyond`].
+    /// Otherwise records on absent disks may have numbers that are given again.
     ///
     /// # Errors
     /// If too few of them can be written.
@@ -108,8 +110,8 @@ impl Journal {
         open::found(env, disks, config, floor).await
     }
 
-    /// A sequence above every record that any journal on these disks is known to have had, with a
-    /// gap for what is away.
+    /// A sequence number above every record of any journal on these disks, with a gap for records
+    /// on absent disks.
     ///
     /// # Errors
     /// If a file was written by a later version of Dewar.
@@ -118,11 +120,11 @@ impl Journal {
         Ok(mark.max(known) + open::GAP)
     }
 
-    /// Opens the journal on these disks, which are all that are there: members of its newest epoch
+    /// Opens the journal on these disks, which are all present ones: members of its newest epoch
     /// and new ones. Must be called on a tokio runtime, which runs the journal's tasks.
     ///
     /// # Errors
-    /// See [`OpenError`]; nothing has changed then but the number of the next epoch.
+    /// See [`OpenError`]; then nothing has changed except the number of the next epoch.
     pub async fn open(
         env: Env,
         disks: Vec<(DiskId, Arc<dyn Disk>)>,
@@ -131,11 +133,11 @@ impl Journal {
         open::open(env, disks, config).await
     }
 
-    /// What would be lost by an opening that accepts it; `None` when the journal opens without. Changes
-    /// nothing.
+    /// The loss that an opening would have to accept; `None` when the journal opens without loss.
+    /// Changes nothing.
     ///
     /// # Errors
-    /// See [`OpenError`]: what not even that opens.
+    /// See [`OpenError`]: errors that also prevent an opening with a loss.
     pub async fn loss(
         env: Env,
         disks: Vec<(DiskId, Arc<dyn Disk>)>,
@@ -144,11 +146,11 @@ impl Journal {
         open::loss(env, disks, config).await
     }
 
-    /// What is lacking for this journal to be written, unless members are declared lost
-    /// ([`JournalConfig::lost`]); `None` when enough are there. Changes nothing.
+    /// The shortage that prevents writing to this journal, unless members are declared lost
+    /// ([`JournalConfig::lost`]); `None` when enough members are present. Changes nothing.
     ///
     /// # Errors
-    /// See [`OpenError`]: what declaring them lost does not open.
+    /// See [`OpenError`]: errors that also prevent an opening with members declared lost.
     pub async fn shortage(
         env: Env,
         disks: Vec<(DiskId, Arc<dyn Disk>)>,
@@ -157,7 +159,7 @@ impl Journal {
         open::shortage(env, disks, config).await
     }
 
-    /// Waits until there is room for a record with a body of up to `bytes`.
+    /// Waits until there is space for a record with a body of up to `bytes`.
     ///
     /// # Errors
     /// [`dewar_types::ErrorKind::TooLarge`] if it can never fit,
@@ -166,7 +168,7 @@ impl Journal {
         self.shared.admit(bytes, room).await
     }
 
-    /// Puts a record, given in pieces, at the end of the log. Cheap and synchronous.
+    /// Appends a record, given in pieces, to the log. Cheap and synchronous.
     ///
     /// # Errors
     /// If it is longer than was admitted or the journal is closed; nothing was appended then.
@@ -177,7 +179,7 @@ impl Journal {
     /// Returns when the record and all before it are durable on m+1 disks.
     ///
     /// # Errors
-    /// [`dewar_types::ErrorKind::Unavailable`] if too many disks stayed away for
+    /// [`dewar_types::ErrorKind::Unavailable`] if too many disks stayed absent for
     /// [`JournalConfig::stall_max`]; the record may still become durable later.
     pub async fn durable(&self, seq: Seq) -> Result<(), Error> {
         self.shared.durable(seq).await
@@ -201,20 +203,21 @@ impl Journal {
         RetentionPin::new(Arc::clone(&self.shared), name, seq)
     }
 
-    /// Which part of the log, in thousandths of what ordinary records may use, would be kept for
-    /// somebody who holds the records after `seq`; of the files that there are, if the disks have no
-    /// room for more. Whoever holds much of it keeps others from writing. Records alone do not tell:
-    /// each group takes whole blocks.
+    /// The part of the log that a hold after `seq` keeps, in thousandths of the space for ordinary
+    /// records. If the disks have no space for more files, it is in thousandths of the existing
+    /// files. A hold of a large part keeps others from writing. The bytes of the records alone are
+    /// not enough to compute it, since each group takes whole blocks.
     #[must_use]
     pub fn share_after(&self, seq: Seq) -> usize {
         self.shared.share_after(seq)
     }
 
-    /// Reads what is acknowledged from all holders and mends what is damaged; how many copies of files were.
-    /// To be done once a day: the opening verifies them, and may be long ago.
+    /// Reads all acknowledged records from all holders and repairs damaged files. Returns the
+    /// number of damaged copies of files. Call it once a day, since the last verification at an
+    /// opening may be long ago.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] when one could not be mended: the log says which and why.
+    /// [`ErrorKind::Corrupt`] when a file could not be repaired: the log names it and the cause.
     pub async fn verify(&self) -> Result<u64, Error> {
         let found = verify::verify(&self.shared, &self.tasks.verifying).await;
         match found.left {
@@ -226,7 +229,7 @@ impl Journal {
         }
     }
 
-    /// What the journal says about itself.
+    /// The status of the journal.
     #[must_use]
     pub fn status(&self) -> Status {
         self.shared.status()
@@ -254,8 +257,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Brings in a disk that was not there when the journal was opened: a member that is back, or
-    /// a new one, which becomes a member by a new epoch.
+    /// Adds a disk that was not present when the journal was opened. It is either a returned
+    /// member, or a new disk, which becomes a member by a new epoch.
     ///
     /// # Errors
     /// As [`Journal::check`].
@@ -277,13 +280,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes a removed disk back, as a new one: it becomes a member by a new epoch, which does not call
-    /// it removed any more. Nothing of a journal may be on it, so that no old copy of its files and no
-    /// old word of it ever counts.
+    /// Makes a removed disk a member again, as a new one. It joins by a new epoch, which does not
+    /// list it as removed any more. No file of a journal may be on the disk, so that old copies
+    /// never count.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] when it has an epoch file, [`ErrorKind::Unavailable`] when that
-    /// cannot be told.
+    /// [`ErrorKind::InvalidArgument`] when it has an epoch file, [`ErrorKind::Unavailable`] when
+    /// this cannot be determined.
     pub async fn readmit(&self, id: DiskId, disk: Arc<dyn Disk>) -> Result<(), Error> {
         match disk.read_file(epoch::EPOCH_PATH).await {
             Err(error) if error.kind() == DiskErrorKind::NotFound => {}
@@ -304,20 +307,20 @@ impl Journal {
         self.attach(id, disk).await
     }
 
-    /// Whether a disk was taken back that is no member yet.
+    /// Whether a disk was readmitted but is no member yet.
     #[must_use]
     pub fn is_returning(&self, id: DiskId) -> bool {
         self.shared.state.lock().returning.contains(&id)
     }
 
-    /// Takes a disk out for good: it leaves by a new epoch, so that later losses count afresh, as
-    /// soon as the log is complete on m+1 others. Returns when that epoch is in force. A disk that
-    /// was taken out takes no part any more, but by [`Journal::readmit`]. To be asked again after a
+    /// Removes a disk permanently. It leaves by a new epoch as soon as the log is complete on m+1
+    /// others, so that later losses are counted from zero. Returns when that epoch is in force. A
+    /// removed disk takes part again only after [`Journal::readmit`]. Call it again after a
     /// restart.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] when fewer than m+1 members would remain;
-    /// [`ErrorKind::Unavailable`] when it did not come to pass within `patience`; it goes on
+    /// [`ErrorKind::Unavailable`] when it did not happen within `patience`; the removal continues
     /// nevertheless.
     pub async fn remove(&self, id: DiskId, patience: Duration) -> Result<(), Error> {
         let removed = |state: &log::LogState| state.epoch.removed.contains(&id);
@@ -359,10 +362,11 @@ impl Journal {
         })
     }
 
-    /// Declares a member that is away gone for good, where no epoch can begin otherwise: too few members
-    /// are left to be told of it. It leaves by the next one, as with [`Journal::remove`], and others
-    /// need not know of that one as before ([`epoch`]). Whether that was so; where enough are left
-    /// nothing happens. To be asked again after a restart.
+    /// Declares an absent member permanently lost, in the case that no epoch can begin otherwise
+    /// because too few members are left to write its record to. The member leaves with the next
+    /// epoch, as with [`Journal::remove`], and that epoch needs fewer of the others ([`epoch`]).
+    /// Returns whether this was the case. If enough members are left, nothing happens. Call it
+    /// again after a restart.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a disk that can be read.
@@ -393,7 +397,8 @@ impl Journal {
     /// Waits until a disk that was brought in is a member.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] when it is none within `patience`; it goes on nevertheless.
+    /// [`ErrorKind::Unavailable`] when it is no member within `patience`; the joining continues
+    /// nevertheless.
     pub async fn joined(&self, id: DiskId, patience: Duration) -> Result<(), Error> {
         let joined = async {
             loop {
@@ -418,11 +423,11 @@ impl Journal {
         })
     }
 
-    /// Ends the journal cleanly: waits up to `patience` for what was appended, notes how far holds
-    /// have come, and refuses everything from then on.
+    /// Ends the journal cleanly: waits up to `patience` for appended records, records the positions
+    /// of holds, and refuses everything from then on.
     ///
     /// # Errors
-    /// If something that was appended did not become durable in time.
+    /// If an appended record did not become durable in time.
     pub async fn close(&self, patience: Duration) -> Result<(), Error> {
         membership::close(&self.shared, &self.tasks, patience).await
     }

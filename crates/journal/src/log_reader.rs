@@ -1,9 +1,9 @@
 //! The log as a gap-free chain of verified records.
 //!
-//! Records follow one another inside a group without a gap; a group begins at the next multiple of
-//! 4 KiB, or in the next file. So the record after the one at hand stands at one of three places,
-//! and it is the right one if it verifies there, has the next sequence and names the checksum of
-//! the one at hand. Where no copy has such a record, the chain ends.
+//! Records follow one another inside a group without a gap. A group begins at the next multiple of
+//! 4 KiB, or in the next file. The next record is therefore at one of three positions. A record
+//! there is the right one if it verifies, has the next sequence number and names the checksum of
+//! the present record. The chain ends where no copy has such a record.
 
 use bytes::Bytes;
 use dewar_env::BoxFuture;
@@ -38,16 +38,16 @@ impl LogRecord {
 pub(crate) struct LogReader<S> {
     source: S,
     file_bytes: u64,
-    /// The stretches still ahead, the current one first.
+    /// The remaining ranges, the current one first.
     spans: Vec<Span>,
     file: u64,
     offset: u64,
     next: Seq,
     prev: u32,
     copies: Option<FileCopies>,
-    /// Disks that could not be read where the next record was looked for.
+    /// Disks that could not be read in the search for the next record.
     stumbled: Vec<DiskId>,
-    /// Where the next record was looked for one was that did not verify.
+    /// Whether a record at the expected position of the next one did not verify.
     torn: bool,
     mended: u64,
 }

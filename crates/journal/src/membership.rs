@@ -1,13 +1,13 @@
-//! The keeper: notices holders that fail, starts epochs without them, and brings in new ones.
+//! Membership: notices holders that fail, starts epochs without them, and brings in new ones.
 //!
-//! A holder that failed leaves by a new epoch on those that remain, at once. A replacement then
-//! gets files of its own in the background and joins by a further epoch; from then on it takes new
+//! A failed holder leaves at once, by a new epoch on the remaining ones. A replacement then gets
+//! files of its own in the background and joins by a further epoch. From then on it takes new
 //! records, and the older files are copied to it. Until they are, [`crate::Status::margin`] does
 //! not count it.
 //!
 //! # Crash cases
-//! See [`crate::epoch`]: an epoch that was not confirmed is ignored, one that was confirmed ends
-//! its parent exactly where acknowledging had stopped.
+//! See [`crate::epoch`]: an epoch that was not confirmed is ignored. A confirmed one ends its
+//! parent exactly where acknowledging had stopped.
 //!
 //! # Cancellation
 //! The tasks of this module end when the journal is closed or dropped.
@@ -153,7 +153,7 @@ struct MembershipManager {
     waiting: Vec<HolderReplacement>,
     /// When it was looked last whether the files are still there.
     looked: Duration,
-    /// Members whose epoch file somebody removed.
+    /// Members whose epoch file was removed from outside.
     robbed: Arc<Mutex<BTreeSet<DiskId>>>,
     leftovers: Arc<Mutex<Leftovers>>,
 }

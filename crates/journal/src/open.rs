@@ -2,11 +2,11 @@
 //!
 //! # Opening
 //! 1. The newest confirmed epoch is found and the opening rule checked ([`crate::epoch`]).
-//! 2. A new epoch is proposed, which also makes the record durable that this opening goes by.
-//! 3. The old chain is read, each record from whichever copy verifies, and written into the files of
-//!    the new epoch, on m+2 disks that live. Nothing of the old epoch is touched.
-//! 4. When that is durable on m+1 of them the new epoch is confirmed; from then on the old files are
-//!    free, and whatever lay beyond the end of the chain is void for ever.
+//! 2. A new epoch is proposed. This also makes the record durable on which this opening is based.
+//! 3. The old chain is read, each record from any copy that verifies. It is written into the files
+//!    of the new epoch, on m+2 live disks. No file of the old epoch is changed.
+//! 4. When that is durable on m+1 of them, the new epoch is confirmed. From then on the old files
+//!    are free, and bytes beyond the end of the chain are void for ever.
 //!
 //! # Crash cases
 //! Before the confirmation the old epoch is opened again, after it the new one. Both hold the same
@@ -193,7 +193,7 @@ pub(crate) async fn open(
     }
 }
 
-/// What an opening loses that accepts a loss.
+/// The loss of an opening that accepts one.
 #[derive(Debug)]
 pub struct AcceptedLoss {
     /// Why the journal does not open without one.
@@ -202,13 +202,13 @@ pub struct AcceptedLoss {
     pub epoch: u64,
     /// Its members.
     pub members: usize,
-    /// Of those, the ones that are away.
+    /// The absent ones among them.
     pub away: Vec<DiskId>,
-    /// No record up to this one is needed any more by whom the index is whole.
+    /// A complete index needs no record up to this one.
     pub floor: Seq,
     /// The last record that can be read.
     pub end: Seq,
-    /// Records up to this one had been acknowledged, as far as can be known.
+    /// Records up to this one had been acknowledged, as far as is known.
     pub acked: Seq,
 }
 
@@ -263,9 +263,9 @@ struct Opening {
     catalog: Arc<FileInventory>,
     /// Records up to this one are not needed.
     floor: Seq,
-    /// Records up to this one had been acknowledged for certain.
+    /// Records up to this one had certainly been acknowledged.
     acked: Seq,
-    /// Who could be written at first: one that fails in between is not left out unseen.
+    /// Disks that could be written at first, so that one that fails meanwhile is noticed.
     able: Vec<DiskId>,
 }
 

@@ -11,8 +11,8 @@ use crate::log::SharedLog;
 use crate::log_reader::{CopySource, LogReader, ReadStart};
 use crate::retention_pin::RetentionPin;
 
-/// Gives every record after [`Recovery::floor`], oldest first. They are kept while this exists;
-/// register holds for what is still needed before dropping it.
+/// Returns every record after [`Recovery::floor`], oldest first. They are kept while this exists;
+/// before dropping it, register holds for the records that are still needed.
 pub struct Recovery {
     chain: LogReader<Arc<dyn CopySource>>,
     hold: Option<RetentionPin>,
@@ -52,7 +52,7 @@ impl Recovery {
         Self::new(chain, Some(hold), floor, end)
     }
 
-    /// Records up to this one were no longer needed by anybody and may be gone.
+    /// Records up to this one were not needed any more and may be gone.
     #[must_use]
     pub fn floor(&self) -> Seq {
         self.floor
@@ -64,8 +64,8 @@ impl Recovery {
         self.end
     }
 
-    /// The next record after the floor: its sequence and body. An empty body is a mark that
-    /// records before it were lost and that the loss was accepted.
+    /// The next record after the floor: its sequence number and body. An empty body is a mark:
+    /// records before it were lost, and the loss was accepted.
     ///
     /// # Errors
     /// [`dewar_types::ErrorKind::Corrupt`] if no copy of it verifies.

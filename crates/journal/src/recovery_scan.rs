@@ -1,4 +1,4 @@
-//! Which epoch counts: what the disks say, and the opening rule.
+//! The survey of the disks, and the opening rule that decides which epoch counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use crate::file_inventory::{FileInventory, HeaderState};
 /// A disk and its identity.
 pub(crate) type Identified = (DiskId, Arc<dyn Disk>);
 
-/// Why a journal cannot be written although all that it holds is there: members are away, and too few
-/// are left to be told of a new epoch, unless some are declared lost ([`JournalConfig::lost`]).
+/// The reason why a journal cannot be written although all its records are there. Members are
+/// absent, and too few are left to write the record of a new epoch to, unless some are declared
+/// lost ([`JournalConfig::lost`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuorumShortage {
     /// The members of the newest epoch.
     pub members: Vec<DiskId>,
-    /// Of those, the ones that are away.
+    /// The absent ones among them.
     pub away: Vec<DiskId>,
     /// How many can be written.
     pub able: usize,
@@ -43,7 +44,8 @@ pub(crate) struct RecoveryScan {
     pub(crate) given_up: Vec<DiskId>,
     /// Members of the newest epoch that are not there.
     pub(crate) away: Vec<DiskId>,
-    /// Why an epoch file could not be understood: of a newer Dewar, or damaged so that it looks so.
+    /// Why an epoch file could not be decoded: it is of a newer Dewar, or damaged so that it looks
+    /// so.
     newer: Option<Error>,
 }
 

@@ -1,20 +1,21 @@
-//! One holder: its files and what is being written to it.
+//! One holder: its files and the writes to it.
 //!
-//! A lane knows nothing of quorums. It gives each file number of the log a place on its disk (a
-//! *slot*: a zero-filled file, usually one that was used before), keeps a spare slot ready, and
-//! counts what is under way. A failed operation ends the lane for good; its disk may come back as
-//! a new one.
+//! A replica writer knows nothing of quorums. It gives each file number of the log a place on its
+//! disk: a *slot*, which is a zero-filled file, usually a reused one. It keeps a spare slot ready,
+//! and counts the operations under way. A failed operation ends the writer; its disk may come back
+//! as a new one.
 //!
-//! Filling a file with zeros costs as much as writing it, so it is done when nothing else is left:
-//! while the journal is opened only for a slot that somebody waits for, since the files of the
-//! epoch before become free right afterwards; later ahead, in the background.
+//! Filling a file with zeros costs as much as writing it, so it is done only when no reusable file
+//! is left. While the journal is opened, it is done only for a slot that a write waits for, since
+//! the files of the previous epoch become free right afterwards. Later it is done ahead, in the
+//! background.
 //!
-//! A file's header is durable before anything behind it is written, so that a file without the header
-//! that it should have holds nothing that was acknowledged: recovery neither reads nor keeps it.
+//! A file's header is durable before anything after it is written. A file without the expected
+//! header therefore holds nothing that was acknowledged, and recovery neither reads nor keeps it.
 //!
-//! A slot is used again only when nothing is being written to it any more, because a write that
-//! was given up may still happen. For the same reason a disk that was dropped starts with new
-//! files, and what it still has of the log stays until the copies are complete.
+//! A slot is reused only when no write to it is under way, because a write that was given up may
+//! still happen. For the same reason a disk that was dropped starts with new files. Its old files
+//! of the log stay until the copies are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -52,12 +53,13 @@ pub(crate) struct FileSlot {
 pub(crate) struct ReplicaWriter {
     pub(crate) id: DiskId,
     pub(crate) disk: Arc<dyn Disk>,
-    /// Its state when the lane began: another number of returns means that it was away meanwhile.
+    /// State of the disk when the writer began; another count of returns means that it was absent
+    /// meanwhile.
     began: DiskState,
     file_bytes: u64,
     permits: Semaphore,
     inner: Mutex<Inner>,
-    /// File numbers below this one have a place or a spare slot to take.
+    /// File numbers below this one have a slot or a spare slot.
     horizon: AtomicU64,
     /// There are new spare slots, or the lane failed.
     ready: Notify,
@@ -65,7 +67,7 @@ pub(crate) struct ReplicaWriter {
     pub(crate) attention: Notify,
     /// It was said that the lane has failed.
     told: AtomicBool,
-    /// It failed because somebody removed files of it.
+    /// It failed because some of its files were removed from outside.
     robbed: AtomicBool,
     /// Its files are being looked for.
     looking: AtomicBool,
@@ -78,7 +80,7 @@ struct Inner {
     /// Files below this number are not needed any more.
     freed: u64,
     spares: Vec<Arc<FileSlot>>,
-    /// Slots that are free once nothing is under way in them.
+    /// Slots that are free after their last write has ended.
     retired: Vec<Arc<FileSlot>>,
     /// File numbers are given out in order.
     next: u64,
@@ -90,9 +92,9 @@ struct Inner {
     missing: Vec<u64>,
     /// Files that are here and damaged.
     damaged: BTreeSet<u64>,
-    /// Somebody waits for a spare slot.
+    /// Whether a write waits for a spare slot.
     called: bool,
-    /// The disk had no room for a further file.
+    /// The disk had no space for a further file.
     full: Option<OutOfSpace>,
     failed: Option<String>,
 }
@@ -103,7 +105,7 @@ struct OutOfSpace {
     /// When it is tried again.
     again_at: Duration,
     pause: Duration,
-    /// What the device said that it had.
+    /// Free space as the device reported it.
     available: Option<u64>,
 }
 
@@ -119,7 +121,7 @@ enum WriteTarget {
     FileSlot(Arc<FileSlot>),
     /// There is no slot to take yet, or its header is not durable yet.
     Wait,
-    /// Nobody needs the file any more.
+    /// The file is not needed any more.
     Freed,
 }
 

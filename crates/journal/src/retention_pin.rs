@@ -1,12 +1,12 @@
-//! Who still needs which records.
+//! Holds: the records that a user of the journal still needs.
 
 use std::sync::Arc;
 
 use crate::Seq;
 use crate::log::SharedLog;
 
-/// Keeps the records after a sequence from being freed. Dropping it does *not* give them up: what
-/// needs them may only have been stopped. See [`RetentionPin::release`].
+/// Keeps the records after a sequence number from being freed. Dropping it does *not* release them,
+/// since the component that needs them may only have been stopped. See [`RetentionPin::release`].
 #[derive(Clone)]
 pub struct RetentionPin {
     shared: Arc<SharedLog>,
@@ -19,12 +19,13 @@ impl RetentionPin {
         Self { shared, id }
     }
 
-    /// Records up to `seq` are no longer needed. It never goes back, nor beyond what is durable.
+    /// Records up to `seq` are no longer needed. The hold never goes back, and never beyond the
+    /// durable records.
     pub fn advance(&self, seq: Seq) {
         self.shared.advance_hold(self.id, seq);
     }
 
-    /// Nothing is kept for this holder any more.
+    /// Releases the hold: no records are kept for it any more.
     pub fn release(self) {
         self.shared.release_hold(self.id);
     }

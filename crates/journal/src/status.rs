@@ -1,4 +1,4 @@
-//! What a journal says about itself.
+//! The status of a journal.
 
 use dewar_types::DiskId;
 
@@ -39,9 +39,9 @@ pub struct Status {
     pub lineage: EpochId,
     /// How often a loss was accepted.
     pub losses_accepted: usize,
-    /// How many disks may be lost now without losing a record that is still needed; less than m
-    /// while a new holder does not have the older files yet. Negative when records are at risk of
-    /// not being found at all.
+    /// Number of disks that may be lost now without losing a record that is still needed. Less than
+    /// m while a new holder does not have the older files yet. Negative when needed records may be
+    /// on too few disks to be recovered.
     pub margin: i32,
     /// The margin that the configuration asks for: m.
     pub margin_wanted: u32,
@@ -53,17 +53,17 @@ pub struct Status {
     pub durable: Seq,
     /// No record up to this one is needed any more.
     pub floor: Seq,
-    /// Who needs the records after which sequence.
+    /// Name of each hold, and the sequence number after which it needs the records.
     pub holds: Vec<(String, Seq)>,
     /// Files in use, on each holder.
     pub files: usize,
     /// At most so many.
     pub files_max: usize,
-    /// Too many holders have no room for a further file: whoever holds records should let them go.
+    /// Too many holders have no space for a further file; holds should be released.
     pub cramped: bool,
     /// Bytes appended and not yet durable.
     pub unacked_bytes: usize,
-    /// What it has done since it was opened.
+    /// Counters since the journal was opened.
     pub counters: Counters,
 }
 

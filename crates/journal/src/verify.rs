@@ -1,17 +1,18 @@
-//! Reading what is on the holders while the journal runs.
+//! Verification of the holders' files while the journal runs.
 //!
-//! All copies are verified when a journal is opened, which may be months ago. So each file is read once
-//! a day from each holder ([`crate::Journal::verify`]), the one that is being written as far as it is
-//! acknowledged: on a quiet pool it is the only place of small objects for days. Where a record or the
-//! header is not what it was, all of the file is written anew from whichever copies verify, to another
-//! file, which takes its place. Until then the holder does not count for [`crate::Status::margin`].
+//! All copies are verified when a journal is opened, which may be months ago. Each file is
+//! therefore read once a day from each holder ([`crate::Journal::verify`]). The file that is being
+//! written is read as far as it is acknowledged, since it may be the only place of small objects
+//! for days on a quiet pool. If a record or the header is damaged, the whole file is written again
+//! from copies that verify. The new file replaces the old one. Until then the holder does not count
+//! for [`crate::Status::margin`].
 //!
-//! A file that is being written cannot be replaced, so a damaged one is ended first: a new epoch on the
-//! same holders begins the next.
+//! A file that is being written cannot be replaced, so a damaged one is ended first: a new epoch on
+//! the same holders begins the next file.
 //!
 //! # Crash cases
-//! A crash in between leaves two files of the same number on a disk; the opening takes each record from
-//! the one that verifies.
+//! A crash in between leaves two files of the same number on a disk. The opening takes each record
+//! from the one that verifies.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What exists: the ordered key-value seam, its engines, and the tree of names.
+//! The catalog: the ordered key-value seam, its engines, and the tree of names.
 
 pub mod index;
 pub mod kv;

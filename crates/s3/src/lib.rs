@@ -1,10 +1,10 @@
-//! The S3 door: wire to store verbs, nothing else.
+//! The S3 front: translates S3 requests into store verbs.
 //!
-//! A request's way: [`sigv4`] says who signed its head; [`Door`] finds out what it asks for;
-//! [`payload`] decodes and verifies its body while it streams; a verb of `ops` calls the store. What
-//! follows the signature never sees a request that is not verified, nor a framed body.
+//! [`sigv4`] verifies the signature of a request's head. [`Door`] recognises the verb. [`payload`]
+//! decodes and verifies the body while it streams. A verb of `ops` calls the store. Code behind the
+//! signature check never sees an unverified request, or a body with its framing.
 //!
-//! The library s3s has the types and the XML of S3's documents; it never sees a request.
+//! The library s3s provides the types and the XML of S3's documents. It never sees a request.
 
 mod door;
 pub mod error;

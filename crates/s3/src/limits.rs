@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-/// How far a request's date may be from the server's clock (S3: 15 minutes).
+/// Largest difference between a request's date and the server's clock (S3: 15 minutes).
 pub const CLOCK_SKEW_SECS_MAX: u64 = 15 * 60;
 
 /// Longest validity of a presigned URL (S3: 7 days).
 pub const PRESIGNED_SECS_MAX: u64 = 7 * 24 * 3600;
 
-/// Longest Authorization header that is looked at. The largest legitimate ones name some forty
-/// signed headers.
+/// Longest Authorization header. The longest legitimate ones name about forty signed headers.
 pub const AUTHORIZATION_BYTES_MAX: usize = 4 * 1024;
 
 /// Most names in a SignedHeaders list.
@@ -40,11 +39,10 @@ pub const SINGLE_WRITE_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 /// Largest XML body: a completion that lists 10,000 parts with checksums is about 3 MiB.
 pub const XML_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The same of a request that nobody signed, which is refused in the end unless a policy says
-/// otherwise.
+/// The same for an unsigned request, which is refused unless a policy allows it.
 pub const UNSIGNED_XML_BODY_BYTES_MAX: usize = 16 * 1024;
 
-/// XML bodies in memory at once, all together; a request beyond it is told to slow down.
+/// Most bytes of all XML bodies in memory at once. A request beyond it is answered SlowDown.
 pub const XML_BODIES_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// Into how many shares that room falls: one account gets at most one.
@@ -87,8 +85,8 @@ pub const BULK_DELETE_CONCURRENCY: usize = 32;
 /// Highest part number (S3: 10,000).
 pub const PART_NUMBER_MAX: u32 = 10_000;
 
-/// What is read of a refused request's body, so that a client that writes before it reads sees
-/// the answer and not a reset connection.
+/// Most bytes that are read from the body of a refused request. A client that writes before it
+/// reads then sees the answer and not a reset connection.
 pub const REFUSED_BODY_BYTES_MAX: u64 = 1024 * 1024;
 
 /// How long a refused request's body is read for.

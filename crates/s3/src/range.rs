@@ -2,8 +2,8 @@
 
 use dewar_types::RangeSpec;
 
-/// Reads a Range header. `None` when it means nothing and is to be ignored: another unit, several
-/// ranges (S3 answers them with the whole object), or broken syntax.
+/// Parses a Range header. `None` if it is to be ignored: another unit, several ranges (S3 answers
+/// them with the whole object), or malformed syntax.
 #[must_use]
 pub fn parse_range(text: &str) -> Option<RangeSpec> {
     let (unit, range) = text.split_once('=')?;

@@ -1,14 +1,13 @@
-//! Access keys and secrets: making them up, and what they may look like when they are brought
-//! along.
+//! Access keys and secrets: generating them, and checking keys that a user brings along.
 
 use dewar_auth::Secret;
 use dewar_env::Rng;
 use zeroize::Zeroizing;
 
-/// 32 letters: easily told apart, safe in every header, URL and file name.
+/// 32 letters that are easy to distinguish, and safe in every header, URL and file name.
 const ACCESS_KEY_LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// No `/` and `+`, which some clients mangle in URLs and configuration lines.
+/// Letters without `/` and `+`, which some clients damage in URLs and configuration lines.
 const SECRET_LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 const ACCESS_KEY_LENGTH: usize = 20;
@@ -47,11 +46,11 @@ fn push_letters(text: &mut String, letters: &[u8], length: usize, rng: &dyn Rng)
     }
 }
 
-/// Whether `text` can be an access key id: what stands in a credential scope must not hold the
-/// slash that ends it.
+/// Checks whether `text` can be an access key id. It must not contain a slash, because a slash ends
+/// it in a credential scope.
 ///
 /// # Errors
-/// A sentence that says what is allowed.
+/// A sentence with the allowed form.
 pub fn check_access_key(text: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if (3..=128).contains(&text.len()) && text.bytes().all(plain) {
@@ -60,10 +59,10 @@ pub fn check_access_key(text: &str) -> Result<(), String> {
     Err("an access key is 3 to 128 letters, digits, dots, dashes or underscores".to_owned())
 }
 
-/// Whether `secret` can be the secret of an access key.
+/// Checks whether `secret` can be the secret of an access key.
 ///
 /// # Errors
-/// A sentence that says what is allowed, and nothing of the secret.
+/// A sentence with the allowed form, without any part of the secret.
 pub fn check_secret_key(secret: &Secret) -> Result<(), String> {
     let text = secret.reveal();
     if (8..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -72,10 +71,10 @@ pub fn check_secret_key(secret: &Secret) -> Result<(), String> {
     Err("a secret key is 8 to 128 visible ASCII characters without spaces".to_owned())
 }
 
-/// Whether `text` can be the name of a user.
+/// Checks whether `text` can be the name of a user.
 ///
 /// # Errors
-/// A sentence that says what is allowed.
+/// A sentence with the allowed form.
 pub fn check_user_name(text: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@+=,".contains(&byte);
     if (1..=64).contains(&text.len()) && text.bytes().all(plain) {

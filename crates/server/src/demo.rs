@@ -35,13 +35,13 @@ use crate::serve::{DemoCredentials, Endpoints, Running};
 /// Disks of the demo's pool: enough for 4+2.
 pub const DISKS: usize = 6;
 
-/// The first port, unless another is asked for.
+/// The first port, if none is given.
 pub const PORT_BASE: u16 = 9000;
 
 /// User and bucket of the demo.
 pub const NAME: &str = "demo";
 
-/// Where the configuration stands in the demo's folder.
+/// The name of the configuration file in the demo's folder.
 pub const CONFIG_FILE: &str = "dewar.toml";
 
 const CREDENTIALS_FILE: &str = "demo.json";
@@ -49,7 +49,7 @@ const CREDENTIALS_FILE: &str = "demo.json";
 /// A file of ROOT with the tree `Events`, for the lines that the demo prints. `testdata/make_events.py` wrote it.
 const SAMPLE: &[u8] = include_bytes!("../testdata/events.root");
 
-/// Where it stands in the demo's folder.
+/// The path of the sample in the demo's folder.
 const SAMPLE_FILE: &str = "events.root";
 
 /// Why there is no demo.
@@ -58,9 +58,9 @@ pub enum DemoError {
     /// A folder or file cannot be made or read.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// What it is about.
+        /// The path.
         path: PathBuf,
-        /// What was tried.
+        /// The failed action.
         doing: &'static str,
         /// Why it failed.
         source: io::Error,
@@ -80,14 +80,14 @@ pub enum DemoError {
     /// The user, key or bucket cannot be made.
     #[error("cannot set up the {what} of the demo: {source}")]
     Setup {
-        /// What was tried.
+        /// The failed action.
         what: &'static str,
         /// Why it failed.
         source: AdminError,
     },
 }
 
-/// What the demo signs with.
+/// The credentials of the demo.
 #[derive(Serialize, Deserialize)]
 struct Credentials {
     access_key: String,
@@ -99,14 +99,15 @@ struct Credentials {
 pub struct Demo {
     /// Its configuration.
     pub config: Config,
-    /// Where that stands.
+    /// The path of the configuration file.
     pub config_file: PathBuf,
     shown: DemoCredentials,
     /// Its folder, from the root.
     pub folder: PathBuf,
 }
 
-/// `$XDG_DATA_HOME/dewar-demo`, else `~/.local/share/dewar-demo`, else `dewar-demo` here.
+/// `$XDG_DATA_HOME/dewar-demo`, otherwise `~/.local/share/dewar-demo`, otherwise `dewar-demo` in
+/// the working directory.
 #[must_use]
 pub fn default_folder() -> PathBuf {
     let folder = |name: &str| {
@@ -183,11 +184,11 @@ impl Demo {
         Ok(config)
     }
 
-    /// Makes the user, the key and the bucket that are not there yet, so that what exists is only
-    /// read: a demo with too few disks to write starts all the same.
+    /// Creates the user, the key and the bucket if they are missing. Existing ones are only read,
+    /// so that a demo with too few disks to write starts all the same.
     ///
     /// # Errors
-    /// One of them is not there and cannot be made.
+    /// One of them is missing and cannot be created.
     pub async fn fill<E: ServedStore>(
         &self,
         running: &Running<E>,
@@ -229,7 +230,7 @@ impl Demo {
     }
 }
 
-/// Whether something is in a list; a list of something that does not exist is empty.
+/// Whether a list contains an item. The list of something that does not exist is empty.
 fn exists<T>(
     listed: Result<T, AdminError>,
     holds: impl FnOnce(&T) -> bool,
@@ -317,7 +318,7 @@ fn credentials(path: &Path, rng: &dyn Rng) -> Result<Credentials, DemoError> {
     }
 }
 
-/// How to call this program from a shell: `dewar` where that leads to it, else its path.
+/// The command for this program in a shell: `dewar` if that finds it, otherwise its path.
 #[must_use]
 pub fn program() -> String {
     let Ok(this) = std::env::current_exe() else {
@@ -343,7 +344,7 @@ fn shell_word(path: &Path) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// What to copy and paste, for a terminal. `program` is how this one is called there.
+/// Commands to copy and paste into a terminal. `program` is the name of this program there.
 #[must_use]
 pub fn instructions(
     folder: &Path,

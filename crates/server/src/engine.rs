@@ -1,5 +1,5 @@
-//! The seam between the process and what it serves: the process knows how to listen, to stop and
-//! to be administered, the engine how to store.
+//! The seam between the process and the engine. The process listens, stops and is administered. The
+//! engine stores.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::listener::{BoxError, Front, ListenerMetrics, SocketFront};
 use crate::metrics::{Metrics, Readiness};
 use crate::tls::Tls;
 
-/// Names a loss ([`dewar_store::engine::LossReport::code`]), as an administrator types it.
+/// The code of a loss ([`dewar_store::engine::LossReport::code`]), as an administrator types it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossCode(u32);
 
@@ -38,16 +38,16 @@ impl std::fmt::Display for LossCode {
     }
 }
 
-/// What the engine is opened for.
+/// The purpose of opening the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To serve: all background work runs.
     Serve,
-    /// The same, although acknowledged writes may be lost by it (`--accept-loss`), if that is the loss
-    /// which was consented to.
+    /// The same, although acknowledged writes may be lost (`--accept-loss`), if it is the loss that
+    /// was consented to.
     AcceptLoss(Option<LossCode>),
     /// For one admin command while no server runs: no background work, and a pool that was never
-    /// formatted stays so.
+    /// formatted is not formatted.
     Administer,
 }
 
@@ -62,9 +62,9 @@ impl Purpose {
 /// The doors, for administrators.
 #[derive(Clone)]
 pub struct Doors {
-    /// Where they are listened on.
+    /// The addresses of the doors.
     pub list: Vec<DoorStatus>,
-    /// Says what is wrong now with what they depend on.
+    /// Returns the current problems of services that the doors depend on.
     pub troubles: Arc<dyn Fn() -> Vec<HealthIssue> + Send + Sync>,
 }
 
@@ -87,7 +87,8 @@ pub trait ServedStore: Send + Sync + 'static {
     /// The S3 door.
     fn s3(&self) -> Self::S3;
 
-    /// The XRootD door, which encrypts with `tls`, if there is one. The process listens on `listeners`.
+    /// The XRootD front, which encrypts with `tls`, if it is set. The process listens on
+    /// `listeners`.
     fn xrootd(
         &self,
         _tls: Option<Arc<Tls>>,
@@ -97,7 +98,7 @@ pub trait ServedStore: Send + Sync + 'static {
         None
     }
 
-    /// What administrators ask. They are told of `doors`.
+    /// The admin API of this engine. It reports `doors`.
     fn admin(&self, doors: Doors) -> Arc<dyn AdminApi>;
 
     /// Whether requests can be served now. Must not block.
@@ -106,20 +107,20 @@ pub trait ServedStore: Send + Sync + 'static {
     /// Makes sure that `bucket` exists; a new one belongs to `owner`.
     async fn ensure_bucket(&self, owner: &str, bucket: &str) -> Result<(), AdminError>;
 
-    /// Finishes background work and closes the disks. Every front has stopped before; what was
-    /// acknowledged is durable whether or not this is called.
+    /// Finishes background work and closes the disks. Every front has stopped before. Acknowledged
+    /// writes are durable whether or not this is called.
     async fn close(&self);
 }
 
 /// Opens the store that a configuration describes. The caller holds the lock of the state folder.
 pub trait OpenEngine: Sync {
-    /// What it opens.
+    /// The engine that it opens.
     type Engine: ServedStore;
 
-    /// Opens it: recovery included, so that it serves when this returns.
+    /// Opens the engine. Recovery is complete when this returns.
     ///
     /// # Errors
-    /// What stands in the way, with the path it is about and what to do.
+    /// The problem, with its path and the action to take.
     fn open(
         &self,
         config: &Config,
@@ -127,11 +128,11 @@ pub trait OpenEngine: Sync {
         metrics: &Metrics,
     ) -> impl Future<Output = Result<Self::Engine, BoxError>> + Send;
 
-    /// Puts a new disk in `folder` in the place of the lost disk that `old` names, if the store does not open
-    /// because too few disks are left; otherwise does nothing. The caller holds the lock.
+    /// Replaces the lost disk `old` by a new disk in `folder`, if the store does not open because
+    /// too few disks are left. Otherwise does nothing. The caller holds the lock.
     ///
     /// # Errors
-    /// What stands in the way; that there are still too few.
+    /// The problem, or that too few disks are left even so.
     fn replace_lost(
         &self,
         _config: &Config,
@@ -141,16 +142,16 @@ pub trait OpenEngine: Sync {
         std::future::ready(Ok(()))
     }
 
-    /// What can be said of the folders while the store does not open: which of them hold disks of the pool. The
-    /// caller holds the lock.
+    /// Information about the folders while the store does not open, such as the disks of the pool
+    /// that they hold. The caller holds the lock.
     fn look_at_folders(&self, _config: &Config) -> impl Future<Output = Vec<DiskInfo>> + Send {
         std::future::ready(Vec::new())
     }
 
-    /// Makes the catalog whole again out of what the disks have of it. The caller holds the lock.
+    /// Rebuilds the catalog from the data on the disks. The caller holds the lock.
     ///
     /// # Errors
-    /// What would be lost if that was not accepted; what stands in the way.
+    /// The possible loss if it was not accepted; other problems.
     fn rebuild(
         &self,
         _config: &Config,
@@ -159,10 +160,10 @@ pub trait OpenEngine: Sync {
         std::future::ready(Err("this store has no catalog of its own".into()))
     }
 
-    /// Puts a backup in place of the catalog. The caller holds the lock.
+    /// Restores the catalog from a backup. The caller holds the lock.
     ///
     /// # Errors
-    /// Which file of the backup is damaged; what stands in the way.
+    /// The damaged file of the backup; other problems.
     fn restore(
         &self,
         _config: &Config,

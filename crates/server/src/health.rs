@@ -1,12 +1,12 @@
-//! What is wrong, in words for whoever looks after the server.
+//! Problems, worded for the administrator of the server.
 
 use serde::{Deserialize, Serialize};
 
 /// Something that an administrator should look after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthIssue {
-    /// What is wrong, as a sentence without a full stop.
+    /// The problem, as a sentence without a full stop.
     pub what: String,
-    /// What to do.
+    /// The action to take.
     pub advice: String,
 }

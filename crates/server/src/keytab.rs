@@ -20,7 +20,7 @@ pub(crate) enum KeytabFileError {
     /// It cannot be read.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -28,7 +28,7 @@ pub(crate) enum KeytabFileError {
     /// Others may read it too.
     #[error("{}: mode {mode:o} lets others read it; chmod 600 it", path.display())]
     Open {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
@@ -36,14 +36,14 @@ pub(crate) enum KeytabFileError {
     /// It is none.
     #[error("{}: {source}", path.display())]
     Content {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Which line, and what is wrong with it.
+        /// The line and its problem.
         source: KeytabError,
     },
 }
 
-/// What tells that a file is another than it was.
+/// Attributes of a file that show whether it has changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileStamp {
     inode: u64,
@@ -51,7 +51,7 @@ struct FileStamp {
     changed: (i64, i64),
 }
 
-/// A keytab, looked at whenever its keys are wanted, read when it has changed.
+/// A keytab. It is checked whenever its keys are needed, and read if it has changed.
 pub(crate) struct Keytab {
     path: PathBuf,
     last: Mutex<Option<(FileStamp, Arc<Vec<SssKey>>)>>,
@@ -76,10 +76,10 @@ impl Keytab {
         }
     }
 
-    /// Its keys now.
+    /// Its present keys.
     ///
     /// # Errors
-    /// It cannot be read, others may read it too, or it is none.
+    /// It cannot be read, is readable by others, or is not a keytab.
     pub(crate) fn read(&self) -> Result<Arc<Vec<SssKey>>, KeytabFileError> {
         let failed = |source| KeytabFileError::Io {
             path: self.path.clone(),
@@ -118,7 +118,7 @@ impl Keytab {
     }
 }
 
-/// The permission bits that a keytab must not have, as XRootD's own tools see it.
+/// The permission bits that a keytab must not have, as in XRootD's own tools.
 fn others(path: &Path) -> u32 {
     match path.extension().is_some_and(|extension| extension == "grp") {
         true => 0o037,

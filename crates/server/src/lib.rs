@@ -1,7 +1,7 @@
-//! Configuration, listeners, wiring, admin socket: one dewar process.
+//! One dewar process: configuration, listeners, wiring, admin socket.
 //!
-//! [`process`] and [`serve`] tell the story from start to stop; [`engine`] is the seam to what is
-//! served. The other modules stand alone.
+//! [`process`] and [`serve`] contain the sequence from start to stop. [`engine`] is the seam to the
+//! store. The other modules are independent of each other.
 
 pub mod admin;
 pub mod audit;

@@ -1,7 +1,7 @@
 //! One process per state folder.
 //!
-//! A server holds the lock while it runs, an admin command while it has the store open itself.
-//! The kernel takes it away from a killed process, so nothing has to be cleaned up.
+//! A server holds the lock while it runs, and an admin command while it has the store open itself.
+//! The kernel releases the lock of a killed process, so nothing has to be cleaned up.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -22,15 +22,15 @@ pub enum LockError {
     Held {
         /// The state folder.
         folder: PathBuf,
-        /// The process, as far as it can be told.
+        /// The process, if it is known.
         holder: String,
     },
     /// The folder or the lock cannot be made.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// What it was about.
+        /// The path.
         path: PathBuf,
-        /// What was tried.
+        /// The failed action.
         doing: &'static str,
         /// Why it failed.
         source: io::Error,
@@ -90,7 +90,8 @@ impl StateLock {
     }
 }
 
-/// Who has the lock of a folder now, without trying to take it: who tries keeps others from it.
+/// The holder of a folder's lock, found without trying to take the lock. Trying would keep others
+/// from taking it.
 #[must_use]
 pub fn holder_of(folder: &Path) -> Option<String> {
     let mut file = File::open(folder.join(NAME)).ok()?;
@@ -115,7 +116,7 @@ fn holder(file: &mut File) -> String {
     }
 }
 
-/// Who wrote into the lock that it has it.
+/// The process that is recorded in the lock file as its holder.
 fn holding(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.take(32).read_to_string(&mut text).ok()?;

@@ -1,9 +1,9 @@
-//! Logs: readable lines or JSON objects on standard error, with a level that changes while the
+//! Logs: readable lines or JSON objects on standard error, with a level that can change while the
 //! server runs.
 //!
-//! What libraries log is capped at warnings whatever the level, because some print requests with
-//! their credentials when asked for more. Dewar's own events never hold a secret, and the types
-//! that hold one do not print it.
+//! Log events of libraries are capped at warnings at every level, because some libraries print
+//! requests with their credentials at lower levels. Dewar's own events never contain a secret, and
+//! the types that hold one do not print it.
 
 use std::io::IsTerminal as _;
 
@@ -47,8 +47,8 @@ fn targets(level: LogLevel, access: bool) -> Targets {
         .with_target(ACCESS, access)
 }
 
-/// Makes standard error the log of this process. Only the first call of a process has an effect;
-/// later ones (tests that run several servers) return a handle that changes nothing.
+/// Makes standard error the log of this process. Only the first call of a process has an effect.
+/// Later calls (in tests that run several servers) return a handle without effect.
 #[must_use]
 pub fn install(config: &Log) -> Logging {
     let colours = std::io::stderr().is_terminal();

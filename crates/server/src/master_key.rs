@@ -1,8 +1,8 @@
-//! The file of the master key: found, checked, and made exactly once.
+//! The file of the master key: finding and checking it, and creating it exactly once.
 //!
-//! A new key is made only together with a new pool, and its file is durable before the pool's
-//! first byte: a crash between the two leaves a key without a pool, which the next start takes.
-//! A pool whose key is missing or another is never opened, because a second key would make every
+//! A new key is created only together with a new pool. Its file is durable before the pool's first
+//! byte. A crash between the two leaves a key without a pool, and the next start uses this key. A
+//! pool whose key is missing or different is never opened, because a second key would make every
 //! stored secret unreadable for good.
 
 use std::fs::{self, File, OpenOptions};
@@ -22,13 +22,13 @@ use crate::ready::{create_private_file, folder_of, replace_private_file};
 /// A file larger than this is no master key.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// What the pool says about its key.
+/// The state of the pool's master key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolKey {
     /// The pool is about to be formatted: a key that is not there is made.
     Fresh,
-    /// The pool exists. Its key is this one, where that is known before the catalog is open; where
-    /// not, [`check`] follows.
+    /// The pool exists. Its key is this one, if it is known before the catalog is open. If not,
+    /// [`check`] follows.
     Existing(Option<MasterKeyId>),
 }
 
@@ -57,7 +57,7 @@ pub enum KeyFileError {
     Unsafe {
         /// The file.
         path: PathBuf,
-        /// What is wrong and how to set it right.
+        /// The problem and how to solve it.
         reason: String,
     },
     /// It is damaged, or no key file.
@@ -65,7 +65,7 @@ pub enum KeyFileError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         source: MasterKeyError,
     },
     /// It cannot be read or written.
@@ -73,7 +73,7 @@ pub enum KeyFileError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The failed action.
         doing: &'static str,
         /// Why it failed.
         source: io::Error,
@@ -108,7 +108,7 @@ pub fn open(
     }
 }
 
-/// Whether the file `path`, which was read as `keys`, holds the key that the pool names.
+/// Checks whether the file `path`, which was read as `keys`, has the key that the pool names.
 ///
 /// # Errors
 /// [`KeyFileError::Wrong`].
@@ -122,10 +122,10 @@ pub fn check(path: &Path, keys: &MasterKeys, expected: MasterKeyId) -> Result<()
     })
 }
 
-/// Puts `new` in place of `old`, durably and whole; a crash leaves one or the other.
+/// Replaces `old` by `new`, durably and atomically: a crash leaves one or the other.
 ///
 /// # Errors
-/// The file is not as it was read (`old`), or cannot be written; it is as it was then.
+/// The file does not contain `old`, or cannot be written. It is unchanged then.
 pub fn replace(path: &Path, old: &MasterKeys, new: &MasterKeys) -> Result<(), KeyFileError> {
     let found = read(path)?.ok_or_else(|| KeyFileError::Missing(path.to_path_buf()))?;
     if found.ids() != old.ids() {

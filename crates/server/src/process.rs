@@ -1,4 +1,4 @@
-//! What belongs to the process as a whole: limits of the kernel, signals, and the end.
+//! The process as a whole: limits of the kernel, signals, and the exit.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::log::Logging;
 use crate::ready::ReadyFile;
 use crate::serve::{DemoCredentials, Running, StartError, start_for};
 
-/// Prepares a process that serves: as many descriptors as the kernel allows.
+/// Prepares a serving process: raises the limit of descriptors to the kernel's maximum.
 pub fn prepare() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -29,9 +29,9 @@ pub fn prepare() {
 /// Doors whose clients may be many: S3 and XRootD.
 const BUSY_DOORS: u64 = 2;
 
-/// How many of the `asked` connections a door may have open. Clients get half of the descriptors
-/// that the kernel allows this process, each door its share; the other half is for the disks, which
-/// could not be read or written if clients had all.
+/// The number of connections that a door may have open, at most `asked`. Clients get half of the
+/// descriptors that the kernel allows this process, each door its share. The other half is for the
+/// disks. Without it they could not be read or written if clients used all.
 pub(crate) fn connections_within(asked: u32) -> usize {
     let asked = usize::try_from(asked).unwrap_or(usize::MAX);
     let Some(descriptors) = getrlimit(Resource::Nofile).current else {
@@ -41,11 +41,12 @@ pub(crate) fn connections_within(asked: u32) -> usize {
     asked.min(share.max(1))
 }
 
-/// Keeps memory out of core files, whoever writes them: it holds secrets, that of a command which
-/// opens the store without a server too. The stacks of threads are memory as well.
+/// Excludes memory from core files, also from those of other tools, because it contains secrets.
+/// This applies as well to a command that opens the store without a server. The stacks of threads
+/// are memory too.
 ///
 /// # Errors
-/// When the kernel does not let it.
+/// When the kernel refuses it.
 pub fn keep_memory_out_of_core_files() -> std::io::Result<()> {
     std::fs::write("/proc/self/coredump_filter", "0")
 }
@@ -63,7 +64,7 @@ enum ProcessSignal {
 }
 
 impl Signals {
-    /// Takes them over from their defaults. Must be called inside a runtime.
+    /// Installs the signal handlers. Must be called inside a runtime.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -94,30 +95,30 @@ impl Signals {
 pub enum End {
     /// Everything finished or was cut at its deadline.
     Clean,
-    /// A second signal ended it at once.
+    /// A second signal ended the process immediately.
     Forced,
 }
 
-/// What [`run`] needs to know.
+/// The arguments of [`run`].
 pub struct ProcessPlan<'a, F, G> {
     /// The configuration to start with.
     pub config: Config,
     /// Reads it again, on SIGHUP.
     pub reload: F,
-    /// Where to say that everything accepts.
+    /// The file to write once every endpoint accepts connections.
     pub ready_file: Option<&'a Path>,
-    /// What follows between opening and being ready.
+    /// The work between opening and being ready.
     pub prepare: G,
     /// The handle of the installed logs.
     pub logging: &'a Logging,
-    /// To serve, as ever or although something may be lost by it.
+    /// The purpose: serving, with or without acceptance of a loss.
     pub purpose: Purpose,
 }
 
-/// Starts a server, says so, and serves until a signal.
+/// Starts a server, reports that, and serves until a signal.
 ///
 /// # Errors
-/// It did not start.
+/// The server did not start.
 pub async fn run<O, F, G>(
     plan: ProcessPlan<'_, F, G>,
     opener: &O,

@@ -1,8 +1,9 @@
-//! The ready file: says that every listener accepts, where they are, and which process it is.
+//! The ready file: it exists once every listener accepts connections, and has their addresses and
+//! the process id.
 //!
-//! It may hold a demo's credentials, so its mode is 0600 from its first byte on. It appears whole
-//! (temporary file, sync, rename, sync of the folder) and only when everything in it is true; a
-//! stale one of an earlier process is taken away before anything starts.
+//! It may contain a demo's credentials, so its mode is 0600 from its first byte on. It appears
+//! atomically (temporary file, sync, rename, sync of the folder) and only when everything in it is
+//! true. A stale file of an earlier process is removed before anything starts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What a ready file says. Only what exists has a member.
+/// The content of a ready file. Parts that do not exist have no member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
     /// The one process that serves.
@@ -28,7 +29,7 @@ pub struct Ready {
     pub metrics: Option<ReadyEndpoint>,
 }
 
-/// Where the S3 door is, and for a demo with what to enter.
+/// The address of the S3 door, and for a demo the credentials.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadyS3 {
     /// `http://127.0.0.1:PORT`, without a slash at the end.
@@ -54,7 +55,7 @@ impl std::fmt::Debug for ReadyS3 {
     }
 }
 
-/// Where an endpoint is.
+/// The address of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadyEndpoint {
     /// Its URL, without a slash at the end.
@@ -69,18 +70,18 @@ pub struct FileError {
     source: io::Error,
 }
 
-/// A ready file that was written; it is removed when this is dropped at a clean stop.
+/// A written ready file. It is removed when this is dropped at a clean stop.
 #[derive(Debug)]
 pub struct ReadyFile {
     path: PathBuf,
 }
 
 impl ReadyFile {
-    /// Takes a stale file of an earlier process away, so that nobody believes it, and makes sure
-    /// that a new one can be written: that it cannot should be known before anybody is served.
+    /// Removes a stale file of an earlier process, so that nobody trusts it, and checks that a new
+    /// one can be written. A failure must be known before any client is served.
     ///
     /// # Errors
-    /// It is there and cannot be removed, or its folder cannot be written to.
+    /// It exists and cannot be removed, or its folder cannot be written to.
     pub fn prepare(path: &Path) -> Result<(), FileError> {
         Self::clear(path)?;
         // Under another name: whoever waits for the file must not see an empty one.
@@ -96,10 +97,10 @@ impl ReadyFile {
         })
     }
 
-    /// Takes the file away if it is there.
+    /// Removes the file if it exists.
     ///
     /// # Errors
-    /// It is there and cannot be removed.
+    /// It exists and cannot be removed.
     pub fn clear(path: &Path) -> Result<(), FileError> {
         match fs::remove_file(path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(FileError {
@@ -132,7 +133,7 @@ impl Drop for ReadyFile {
     }
 }
 
-/// Writes a file of mode 0600 so that it appears whole or not at all, also after a power cut.
+/// Writes a file of mode 0600 atomically and durably, also in case of a power failure.
 ///
 /// # Errors
 /// The folder is absent or cannot be written to; an older file is then unchanged.
@@ -156,7 +157,7 @@ pub(crate) fn replace_private_file(path: &Path, bytes: &[u8]) -> Result<(), File
     })
 }
 
-/// What a file is called while it is being written.
+/// The name of a file while it is being written.
 fn temporary_of(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut temporary = name.to_os_string();
@@ -228,7 +229,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Whoever looks sees nothing, the old file or the new one, never a part.
+    /// A reader sees no file, the old file or the new one, never a part.
     #[test]
     fn is_replaced_at_once() {
         let dir = tempfile::tempdir().expect("folder");

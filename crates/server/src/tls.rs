@@ -1,9 +1,8 @@
-//! TLS 1.2 and 1.3 with certificates that are exchanged while the server runs.
+//! TLS 1.2 and 1.3 with certificates that can be replaced while the server runs.
 //!
-//! The files are looked at every few seconds and on SIGHUP; connections that are open keep what
-//! they began with. While a new certificate cannot be read, or does not belong to its key, the old
-//! one is kept. Half of a renewal that is under way looks exactly like that, so nothing is said of
-//! it for [`RENEWAL_TIME`].
+//! The files are checked every few seconds and on SIGHUP. Open connections keep their certificate.
+//! If a new certificate cannot be read, or does not belong to its key, the old one stays in use. A
+//! renewal in progress looks the same, so no error is logged for [`RENEWAL_TIME`].
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -28,14 +27,14 @@ use zeroize::Zeroizing;
 
 use crate::health::HealthIssue;
 
-/// How often the files are looked at.
+/// Interval of checks of the files.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a renewal may take, from its first file to its last, before it counts as failed.
+/// Longest time of a renewal, from its first file to its last, before it counts as failed.
 pub const RENEWAL_TIME: Duration = Duration::from_secs(30);
 
-/// Permission bits that the file of a private key must not have: everything of others, and writing by its
-/// group. Its group may read it, which is how system services are given the keys that root renews.
+/// Permission bits that the file of a private key must not have: any access for others, and writing
+/// by its group. Its group may read it: system services get keys that root renews in this way.
 const KEY_MODE_FORBIDDEN: u32 = 0o027;
 
 /// A PEM file larger than this is none.
@@ -57,7 +56,7 @@ pub enum TlsError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is missing or wrong; never a part of a key.
+        /// The missing or wrong part; never a part of a key.
         reason: String,
     },
     /// Both can be read and do not belong together.
@@ -81,7 +80,7 @@ impl TlsError {
     }
 }
 
-/// What tells that a file was exchanged, without reading it.
+/// Attributes that show that a file was replaced, without reading it.
 type Stamp = Vec<Option<(u64, u64, i64, i64)>>;
 
 /// The certificate that a door shows, and the files it comes from.
@@ -127,7 +126,7 @@ impl Tls {
     /// Reads certificate and key.
     ///
     /// # Errors
-    /// They cannot be read, hold nothing usable, or do not belong together.
+    /// They cannot be read, have no usable content, or do not belong together.
     pub fn open(certificate_file: &Path, key_file: &Path) -> Result<Self, TlsError> {
         let stamp = stamp(certificate_file, key_file);
         let certified = read(certificate_file, key_file)?;
@@ -151,7 +150,7 @@ impl Tls {
         })
     }
 
-    /// Reads the files again and shows the new certificate from the next handshake on.
+    /// Reads the files again and uses the new certificate from the next handshake on.
     ///
     /// # Errors
     /// As [`Tls::open`]; the old certificate stays.
@@ -167,8 +166,8 @@ impl Tls {
         self.tried.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reloads if the files changed since they were last tried, or could not be used then. Logs
-    /// success at once and failure once, after [`RENEWAL_TIME`].
+    /// Reloads if the files changed since the last attempt, or could not be used then. Logs success
+    /// immediately and failure once, after [`RENEWAL_TIME`].
     pub fn reload_if_changed(&self) {
         let now = stamp(&self.certificate_file, &self.key_file);
         let before = {
@@ -207,7 +206,7 @@ impl Tls {
         }
     }
 
-    /// That the files hold a certificate which cannot be used, and for how long that has been so.
+    /// A problem if the files have an unusable certificate, with the time since when.
     pub(crate) fn trouble(&self) -> Option<HealthIssue> {
         let failing = self.tried().failing.clone()?;
         Some(HealthIssue {
@@ -239,7 +238,7 @@ impl Tls {
     /// The handshake of one connection.
     ///
     /// # Errors
-    /// The client speaks no TLS, or none that is allowed.
+    /// The client does not use TLS, or uses a version that is not allowed.
     pub async fn accept<T>(&self, stream: T) -> io::Result<TlsStream<T>>
     where
         T: AsyncRead + AsyncWrite + Unpin,
@@ -271,7 +270,7 @@ fn stamp(certificate: &Path, key: &Path) -> Stamp {
         .collect()
 }
 
-/// Reads a private key's file, if nobody else can read or exchange it.
+/// Reads a private key's file, if others can neither read nor replace it.
 fn read_key_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, TlsError> {
     read_file(path, |found| {
         let (mode, owner) = (found.mode() & 0o7777, found.uid());

@@ -1,11 +1,11 @@
-//! Whom this server believes where it is the client: the certificate authorities of the system.
+//! Certificate authorities that this server trusts as a client: those of the system.
 
 use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::{OnceCell, oneshot};
 
-/// TLS for outgoing connections; the certificates are read once, when they are first needed.
+/// TLS for outgoing connections. The certificates are read once, at first use.
 #[derive(Default)]
 pub(crate) struct TrustStore {
     tls: OnceCell<Arc<ClientConfig>>,
@@ -34,7 +34,7 @@ impl TrustStore {
     }
 }
 
-/// The certificates that the system trusts, read by a thread of its own, since files may be slow.
+/// The certificates that the system trusts, read by a separate thread, because files may be slow.
 async fn certificates() -> std::io::Result<rustls_native_certs::CertificateResult> {
     let (send, receive) = oneshot::channel();
     std::thread::Builder::new()

@@ -1,4 +1,4 @@
-//! What clients, disasters and checks share within one run.
+//! The state that clients, disasters and checks share within one run.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -71,7 +71,7 @@ pub(crate) enum OpOutcome<T> {
     Refused(Error),
     /// It failed and left nothing.
     Undone(Error),
-    /// Nobody knows.
+    /// The result is unknown.
     Open(Option<Error>),
 }
 

@@ -1,10 +1,11 @@
-//! What must hold when nothing is under way.
+//! The checks that must hold when no operation is under way.
 //!
-//! - Every key is read whole and must show a value that is possible; that value is then the only
-//!   one, so that what was open at a crash cannot change its mind later. Not so while too few disks
-//!   can be written: what the journal could not make durable may yet be, after the next opening.
+//! - Every key is read completely and must show a possible value. That value is then the only one,
+//!   so that a write that was open at a crash is decided once. This does not hold while too few
+//!   disks can be written: records that the journal could not make durable may become durable after
+//!   the next opening.
 //! - Listings, paged and with a delimiter, show exactly these keys.
-//! - The catalog agrees with itself: references, reachability, usage counters.
+//! - The catalog is consistent: references, reachability, usage counters.
 //! - On disks that never misbehaved, the files are exactly those that records name.
 
 use std::collections::{BTreeMap, BTreeSet};

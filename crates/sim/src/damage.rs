@@ -1,8 +1,7 @@
-//! Damage to what stands on a disk, aimed at one kind of file.
+//! Damage to files on a disk, aimed at one kind of file.
 //!
-//! A bit that flips anywhere hits, more often than not, what nobody will ever read, or what a
-//! decoder refuses whatever its checksum says. So there are many of them, where the bytes are that
-//! are believed.
+//! A random bit flip mostly hits bytes that nothing will ever read, or that a decoder refuses
+//! whatever their checksum. There are therefore many flips, at positions whose bytes are used.
 
 use bytes::Bytes;
 use dewar_env::disk::sim::SimDisk;

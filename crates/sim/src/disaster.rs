@@ -1,8 +1,8 @@
-//! What goes wrong with disks, while a process runs and between two processes.
+//! Faults of the disks, while a process runs and between two processes.
 //!
-//! [`Weather`] says what is allowed to whom. Survivable faults are dealt out by a budget: in a
-//! storm the same m disks (or fewer) are struck again and again, whatever is done to them; in fog
-//! every disk, but none forgets what it synced.
+//! [`Weather`] says which faults which disks may have. Survivable faults are limited by a budget.
+//! In a storm, the same m disks (or fewer) fail again and again, with any kind of fault. In fog,
+//! every disk fails, but none loses synced data.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

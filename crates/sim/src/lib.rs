@@ -1,15 +1,16 @@
 //! The whole core on one thread from a seed: `cargo xtask sim`.
 //!
-//! A seed is a machine with disks, a pool with small bounds, clients that do all verbs side by
-//! side, disks that fail in every way that [`dewar_env::disk::sim`] knows, and processes that end
-//! by power failure, by being killed, or in order. What runs is what serves: the engine of
-//! [`dewar_store::engine`], opened on simulated disks, clock and chance.
+//! A seed is a machine with disks, a pool with small limits, and clients that run all verbs side by
+//! side. The disks fail in every way that [`dewar_env::disk::sim`] knows. Processes end by power
+//! failure, by being killed, or in order. The tested code is the code of the server: the engine of
+//! [`dewar_store::engine`], opened on simulated disks, clock and random numbers.
 //!
-//! [`model`] knows what may be read; the checks hold it against every answer while clients run, and
-//! against everything there is whenever nothing is under way (`check.rs`). Everything that happens
-//! follows from the seed, so a failing seed is a reproduction; [`trace`] proves it.
+//! [`model`] knows which values may be read. The checks compare every answer with it while clients
+//! run, and the whole content whenever no operation is under way (`check.rs`). Everything that
+//! happens follows from the seed, so a failing seed is a reproduction; [`trace`] proves it.
 //!
-//! How disks may fail is drawn per run ([`plan::Weather`]), together with what must then hold.
+//! The kind of disk faults is drawn per run ([`plan::Weather`]), together with the guarantees that
+//! must then hold.
 
 mod actor;
 mod bench;

@@ -239,7 +239,7 @@ struct Batch<'a> {
     seeds: u64,
     /// So many failures end it.
     failures_max: usize,
-    /// Failures are what is looked for, and not told.
+    /// Failures are expected and not printed.
     quiet: bool,
 }
 

@@ -1,17 +1,17 @@
-//! What may be read, given what was asked for and what was answered.
+//! The values that may be read, given the requests and their answers.
 //!
-//! Every change of a key is a *write* with a begin and an end on one counter of events. A write that
-//! was answered happened between the two; one that failed for certain is forgotten; one whose
-//! answer never came, because the client left or the power failed, may have happened at any time
-//! after its begin, or never. A read may show a write unless an answered one lies wholly between
-//! the two. When nothing is under way, what is read is what stands: [`Model::settle`] forgets the
-//! rest, so that whatever was open is then decided for ever.
+//! Every change of a key is a *write* with a begin and an end on one counter of events. A write
+//! with an answer happened between the two. A write that certainly failed is forgotten. A write
+//! without an answer, because the client left or the power failed, may have happened at any time
+//! after its begin, or never. A read may show a write unless an answered one lies completely
+//! between the two. When no operation is under way, the value that is read is final:
+//! [`Model::settle`] forgets the others, so that all open writes are decided.
 
 use std::collections::BTreeMap;
 
 use crate::content::ObjectContent;
 
-/// What is under a key: content, or nothing.
+/// The value of a key: content, or nothing.
 pub type Value = Option<ObjectContent>;
 
 /// A moment: how many events were before it.
@@ -21,7 +21,7 @@ pub type Moment = u64;
 enum Effect {
     /// One of these.
     Any(Vec<Value>),
-    /// What another key held at some time since.
+    /// The content of another key at some time since.
     Of(String, Moment),
 }
 
@@ -42,18 +42,19 @@ pub struct Pending {
     id: u64,
 }
 
-/// All keys of the bucket, and what they may hold.
+/// All keys of the bucket, and their possible values.
 #[derive(Debug, Default)]
 pub struct Model {
     now: Moment,
     keys: BTreeMap<String, Vec<Write>>,
-    /// Everything that was ever written, where even a return of the past must be borne.
+    /// Every value that was ever written, for runs in which even the return of an old value is
+    /// allowed.
     past: Option<Vec<Value>>,
 }
 
 impl Model {
-    /// A model for what may be lost: any key may hold what was ever written to any, or nothing. Only
-    /// bytes that nobody wrote are wrong.
+    /// A model for runs that may lose data. Any key may hold any value that was ever written to any
+    /// key, or nothing. Only bytes that no client wrote are wrong.
     #[must_use]
     pub fn of_doom() -> Self {
         Self {
@@ -76,7 +77,7 @@ impl Model {
         self.add(key, Effect::Any(vec![value]))
     }
 
-    /// A write of what another key holds begins.
+    /// Begins a write of the content of another key.
     pub fn begin_from(&mut self, key: &str, source: &str) -> Pending {
         let now = self.now + 1;
         self.add(key, Effect::Of(source.to_owned(), now))
@@ -106,12 +107,12 @@ impl Model {
         }
     }
 
-    /// The write was answered: it has happened.
+    /// The write was answered, so it has happened.
     pub fn done(&mut self, pending: &Pending) {
         self.done_with(pending, |_| true);
     }
 
-    /// The same, for a write of which the answer says more about the value.
+    /// The same for a write whose answer says more about the value.
     pub fn done_with(&mut self, pending: &Pending, is: impl Fn(&Value) -> bool) {
         let now = self.tick();
         let Some(write) = self.write(pending) else {
@@ -134,7 +135,8 @@ impl Model {
         }
     }
 
-    /// A read showed this: if only one open write can have led to it, that has happened.
+    /// A read showed this value. If only one open write can have caused it, that write has
+    /// happened.
     pub fn seen(&mut self, key: &str, value: &Value) {
         let now = self.tick();
         if self.past.is_some() || value.is_none() {
@@ -173,8 +175,8 @@ impl Model {
         keys.map(|(key, _)| key.clone()).collect()
     }
 
-    /// The write was answered, but it may have found nothing to do: a directory was renamed, and a
-    /// key was in it only perhaps.
+    /// The write was answered, but it may have had nothing to do: a directory was renamed, and the
+    /// key may not have been in it.
     pub fn done_perhaps(&mut self, pending: &Pending) {
         let now = self.tick();
         let values = match self.write(pending).map(|write| write.effect.clone()) {
@@ -201,7 +203,7 @@ impl Model {
         writes.iter_mut().find(|write| write.id == pending.id)
     }
 
-    /// What a read that began at `since` and ends now may show.
+    /// The values that a read that began at `since` and ends now may show.
     #[must_use]
     pub fn values(&self, key: &str, since: Moment) -> Vec<Value> {
         if let Some(past) = &self.past {
@@ -239,8 +241,8 @@ impl Model {
         }
     }
 
-    /// Nothing is under way any more: what an open rename may have taken is written down, since its
-    /// source is about to be settled.
+    /// Called when no operation is under way. Records the content that an open rename may have
+    /// taken, since its source is about to be settled.
     pub fn freeze(&mut self) {
         let before = self.keys.clone();
         let before = Self {
@@ -255,7 +257,7 @@ impl Model {
         }
     }
 
-    /// Nothing is under way and this was read.
+    /// Records a read while no operation was under way.
     pub fn settle(&mut self, key: &str, value: Value) {
         let now = self.tick();
         if value.is_none() {
@@ -278,7 +280,7 @@ impl Model {
         self.keys.keys().cloned().collect()
     }
 
-    /// Of settled keys, those that hold something, with its length.
+    /// The settled keys with content, with its length.
     #[must_use]
     pub fn settled(&self) -> Vec<(String, u64)> {
         let held = |(key, writes): (&String, &Vec<Write>)| match &writes.last()?.effect {
@@ -288,7 +290,7 @@ impl Model {
         self.keys.iter().filter_map(held).collect()
     }
 
-    /// How a failure tells what is known of a key.
+    /// Description of the known facts about a key, for failures.
     #[must_use]
     pub fn describe(&self, key: &str) -> String {
         format!("{:?}", self.keys.get(key))

@@ -1,6 +1,6 @@
-//! What a seed stands for: the machine, its bounds, what will go wrong.
+//! The plan of a run from its seed: the machine, its limits, the faults.
 //!
-//! Bounds are small, so that segments fill, journals wrap and layers freeze within a few dozen
+//! Limits are small, so that segments fill, journals wrap and layers freeze within a few dozen
 //! operations.
 
 use std::time::Duration;
@@ -11,39 +11,39 @@ use dewar_journal::JournalConfig;
 use dewar_store::engine::EngineConfig;
 use dewar_types::Layout;
 
-/// What the disks of a run do, and therefore what must hold.
+/// The behaviour of the disks of a run, which decides the guarantees that must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weather {
     /// Disks work; power fails and processes die. Nothing may fail while there is power.
     Calm,
-    /// Up to m disks, the same for the whole run, do anything at all. Reads must not fail, nothing
-    /// may be lost.
+    /// Up to m disks, the same for the whole run, may fail in any way. Reads must not fail, and
+    /// nothing may be lost.
     Storm,
-    /// Any disk may be away, hang, be slow or full or return errors for a time, but keeps what it
-    /// synced. Anything may fail meanwhile; once all are back, nothing is lost.
+    /// Any disk may be absent, hang, be slow or full or return errors for a time, but keeps its
+    /// synced data. Any operation may fail meanwhile. When all disks are back, nothing is lost.
     Fog,
     /// More than m disks do anything at all. Only wrong bytes are wrong.
     Doom,
 }
 
-/// What clients do.
+/// The operations of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
     /// All verbs, with pauses.
     All,
-    /// Small objects written one after the other without a pause, so that journals and segments
+    /// Small objects are written one after the other without a pause, so that journals and segments
     /// fill faster than they are emptied.
     Small,
     /// Few keys, written and deleted over and over while others read them.
     Few,
 }
 
-/// What a seed dwells on. A third of them dwell on nothing. The others make one kind of moment again
-/// and again that chance alone makes so rarely that whether a lost safeguard is noticed would hang
-/// on a few seeds in a thousand.
+/// The emphasis of a seed. A third of the seeds have none. The others repeat one kind of event that
+/// is rare by chance alone. Without them, only a few seeds in a thousand would notice a missing
+/// safeguard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Focus {
-    /// Whatever comes.
+    /// No emphasis.
     Nothing,
     /// Shards rot, and get each other's pages.
     Shards,
@@ -55,25 +55,25 @@ pub enum Focus {
     EpochFiles,
     /// Processes end while they are opened, one after the other.
     Openings,
-    /// Disks take records but not who takes part, or are away, at one opening after the other.
+    /// Disks take records but no epoch files, or are absent, at one opening after the other.
     Epochs,
-    /// The power fails while few disks answer, and those are away then.
+    /// The power fails while few disks answer, and those are absent afterwards.
     Few,
     /// The power fails while many groups of records are being written.
     Groups,
     /// Disks take no shards while objects are written.
     Full,
-    /// All disks are away for a moment again and again, while long objects come in slowly.
+    /// All disks are absent for a moment again and again, while long objects come in slowly.
     Flaps,
     /// Everything that looks after disks and blobs runs all the time.
     Upkeep,
     /// The pool is made in several attempts.
     Birth,
-    /// What is being read slowly is replaced and deleted.
+    /// Objects with slow readers are replaced and deleted.
     Readers,
-    /// The journal fills faster than what empties it can work.
+    /// The journal fills faster than the work that empties it.
     FullLog,
-    /// Disks are put back as they were at an earlier time, and the ledger is believed.
+    /// Disks are restored to an earlier state, and the ledger is trusted.
     Old,
 }
 
@@ -139,19 +139,19 @@ impl Focus {
 /// Everything that is drawn before a run begins.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it dwells on.
+    /// Emphasis of the run.
     pub focus: Focus,
-    /// What the disks do.
+    /// Behaviour of the disks.
     pub weather: Weather,
     /// How many disks.
     pub disks: usize,
     /// Disks that may do anything, by number.
     pub victims: Vec<usize>,
-    /// What clients do.
+    /// Operations of the clients.
     pub mix: Mix,
-    /// Whether somebody decides about disks.
+    /// Whether an administrator decides about disks.
     pub admin: bool,
-    /// What the engine is told.
+    /// Configuration of the engine.
     pub engine: EngineConfig,
     /// How long disk operations take.
     pub latency: SimLatency,

@@ -1,8 +1,8 @@
-//! One run: a machine, the processes on it one after the other, and how each of them ends.
+//! One run: a machine, its processes one after the other, and the end of each of them.
 //!
-//! Each process lives in a runtime of its own with a paused clock; that runtime is dropped with
-//! whatever is under way in it, as a process is killed. The machine stays: its disks keep what was
-//! synced after a power failure, or all that was written after the death of the process alone.
+//! Each process lives in a runtime of its own with a paused clock. To kill the process, that
+//! runtime is dropped with all operations under way. The machine stays. Its disks keep the synced
+//! data after a power failure, or all written data after the death of the process alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const REPAIRS_MAX: u32 = 6;
 /// How long a process may live: clients, rest and checks together take minutes.
 const LIFE_MAX: Duration = Duration::from_secs(3600);
 
-/// What a run is told beside its seed.
+/// The options of a run besides its seed.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Print every event.
@@ -44,10 +44,10 @@ pub struct Options {
     pub sabotage: Option<String>,
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What was wrong, if anything.
+    /// Description of the failure, if any.
     pub failure: Option<String>,
     /// The hash of everything that happened.
     pub hash: u64,
@@ -59,7 +59,7 @@ pub struct Report {
     pub disk_ops: u64,
     /// How often each rare branch was taken.
     pub reached: BTreeMap<&'static str, u64>,
-    /// How often each safeguard was asked for.
+    /// Number of calls of each safeguard.
     pub safeguards: BTreeMap<&'static str, u64>,
 }
 

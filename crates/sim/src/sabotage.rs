@@ -1,19 +1,19 @@
-//! The simulation tested: safeguards that are switched off one at a time, and rare branches that
-//! must have been taken.
+//! Test of the simulation itself: safeguards are switched off one at a time, and rare branches must
+//! have been taken.
 //!
-//! A safeguard is a place in the code where [`dewar_env::safeguard`] stands, or a kind of sync of
-//! the simulated disk. Without it some seed must fail, or the simulation would not notice if it
-//! were lost. docs/durability.md has the table of how many seeds do. What a seed does changes with
-//! every change of the core, so the seed that is known to notice is tried first and others are
-//! looked for when it does not. That must never hang on a few: [`crate::plan::Focus`] sees to it.
-//! Safeguards that no seed misses are not here but in that table's text.
+//! A safeguard is a call of [`dewar_env::safeguard`] in the code, or a kind of sync of the
+//! simulated disk. Without it some seed must fail; otherwise the simulation would not notice its
+//! loss. docs/durability.md has the table of how many seeds fail. The behaviour of a seed changes
+//! with every change of the core. The seed that is known to fail is therefore tried first, and
+//! others are searched when it passes. [`crate::plan::Focus`] ensures that more than a few seeds
+//! fail. Safeguards without a failing seed are not here but in that table's text.
 
-/// A safeguard, and within how many seeds its absence must be noticed.
+/// A safeguard, and the number of seeds within which its absence must be noticed.
 #[derive(Clone, Copy, Debug)]
 pub struct Safeguard {
     /// As the code calls it.
     pub name: &'static str,
-    /// The first seed that noticed its absence when that was last looked for.
+    /// The first seed that noticed its absence at the last search.
     pub known: u64,
 }
 
@@ -21,7 +21,7 @@ const fn known(known: u64, name: &'static str) -> Safeguard {
     Safeguard { name, known }
 }
 
-/// Within so many seeds every absence is noticed: the rarest by some twenty of them.
+/// Number of seeds within which every absence is noticed; even the rarest by some twenty of them.
 pub const SEEDS_MAX: u64 = 3000;
 
 /// All of them.
@@ -59,7 +59,7 @@ pub const SAFEGUARDS: &[Safeguard] = &[
     known(444, "tokens of disks"),
 ];
 
-/// Branches that are rarely taken and that a thousand seeds must take.
+/// Rare branches that a thousand seeds must take.
 pub const RARE: &[&str] = &[
     // Power and processes that fail.
     "the log ended with a torn record",

@@ -1,4 +1,4 @@
-//! What happened, as a hash that two runs of one seed must share, and as text for who asks.
+//! The trace of a run: a hash that two runs of one seed must share, and text for the reader.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What there is to know about an object, its parts included.
+//! Object metadata, including the parts.
 
 use dewar_auth::{Action, Caller};
 use dewar_checksum::{Algorithm, Digest};
@@ -13,7 +13,7 @@ use crate::limits::PAGE_ITEMS_MAX;
 use crate::{Inner, Store};
 
 impl Store {
-    /// What a HEAD says, and a page of the parts.
+    /// The answer of a HEAD, and a page of the parts.
     ///
     /// # Errors
     /// As [`Store::head`].
@@ -55,7 +55,8 @@ impl Store {
 }
 
 impl Inner {
-    /// The checksum of a part, by the algorithm of the whole's. `key` is that of encrypted content.
+    /// The checksum of a part, with the algorithm of the whole's. `key` is the key of encrypted
+    /// content.
     pub(crate) async fn part_checksum(
         &self,
         version: &VersionRecord,

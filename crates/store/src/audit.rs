@@ -1,9 +1,9 @@
-//! Deciding, and telling the audit log what was decided: the one place of the store that asks
+//! Decisions, and records of them in the audit log. Only this module of the store calls
 //! [`fn@authorize`].
 //!
-//! Whatever is refused is told, and whatever is allowed that changes something or gives something out;
-//! what is only read is told where the log wants it. Dewar's own work is not told, nor what an
-//! administrator does on the admin socket, which has its own records.
+//! Refused actions are always recorded. Allowed actions are recorded if they change something or
+//! give out access. Allowed reads are recorded if the log wants them. Dewar's own work is not
+//! recorded here, and neither are actions on the admin socket, which has its own records.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,14 +15,14 @@ use dewar_types::{Error, ErrorKind, Result, Timestamp};
 
 use crate::Store;
 
-/// Where decisions are told to, once it is known.
+/// The sink for decisions, once it is set.
 #[derive(Default)]
 pub(crate) struct Audit(OnceLock<Arc<dyn AuditSink>>);
 
 /// A decision, apart from what can go wrong on the way to it.
 pub(crate) type AuthorizeResult = std::result::Result<(), AccessDenied>;
 
-/// What cannot be written down is not done.
+/// An action that cannot be recorded is refused.
 fn unrecorded() -> Error {
     Error::new(
         ErrorKind::Unavailable,
@@ -35,7 +35,7 @@ impl Audit {
         self.0.get()
     }
 
-    /// The trail, for a caller whose doings are told: the batch of its request, if it has one.
+    /// The sink for a caller whose actions are recorded: the batch of its request, if it has one.
     fn sink_for<'a>(&'a self, caller: &'a Caller) -> Option<&'a dyn AuditSink> {
         let told = !matches!(caller.principal(), Principal::System);
         let sink = self.sink().filter(|_| told)?;
@@ -57,10 +57,10 @@ impl Audit {
         }
     }
 
-    /// Decides and tells.
+    /// Decides and records.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`]; [`ErrorKind::Unavailable`] where it would have to be written down and
+    /// [`ErrorKind::Denied`]; [`ErrorKind::Unavailable`] if the decision must be recorded and
     /// cannot be.
     pub(crate) fn authorize(
         &self,
@@ -72,7 +72,7 @@ impl Audit {
         Ok(self.authorize_resource(caller, action, resource, details)??)
     }
 
-    /// The same, with a refusal apart.
+    /// The same, with a refusal as a separate result.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`], as above.
@@ -125,7 +125,7 @@ impl Audit {
         }
     }
 
-    /// Tells of a login: that somebody proved who it is.
+    /// Records a login.
     pub(crate) fn login(&self, caller: &Caller, how: &str, why: String) {
         if let Some(sink) = self.sink_for(caller) {
             sink.record(AuditRecord {
@@ -136,7 +136,7 @@ impl Audit {
         }
     }
 
-    /// Tells of a credential that was not taken. `named` is its public half, as far as it has one.
+    /// Records a refused credential. `named` is its public half, as far as it has one.
     pub(crate) fn not_taken(&self, origin: Origin, how: &str, named: Option<&str>, why: &str) {
         let Some(sink) = self.sink() else {
             return;
@@ -150,7 +150,7 @@ impl Audit {
         });
     }
 
-    /// Asks whether a credential may be given out, which must be told of.
+    /// Checks whether a credential may be issued. Issuing must be recorded.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`].
@@ -189,19 +189,18 @@ impl Audit {
 }
 
 impl Store {
-    /// Has decisions told to `sink` from now on; only the first one counts.
+    /// Sends decisions to `sink` from now on. Only the first call has an effect.
     pub fn set_audit_sink(&self, sink: Arc<dyn AuditSink>) {
         // A second trail would mean a second opening of the same store.
         let _ = self.inner.audit.0.set(sink);
     }
 
-    /// Tells the audit log that a client of a door proved who it is, where the door has sessions.
+    /// Records a login at a front with sessions.
     pub fn audit_login(&self, caller: &Caller, how: &str) {
         self.inner.audit.login(caller, how, String::new());
     }
 
-    /// Tells the audit log that a client was not believed. `named` is the public half of its
-    /// credential, as far as it has one.
+    /// Records a refused login. `named` is the public half of its credential, as far as it has one.
     pub fn audit_refused_login(&self, origin: Origin, how: &str, named: Option<&str>, why: &str) {
         self.inner.audit.not_taken(origin, how, named, why);
     }

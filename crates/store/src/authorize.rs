@@ -1,8 +1,8 @@
-//! The way into every verb: find the bucket, then ask whether the caller may.
+//! The first step of every verb: look up the bucket, then check the caller's right.
 //!
-//! A verb asks once for each thing that it touches: a copy for its source and its target, a bulk
-//! delete for each key. Verbs about an object that is there ask when they have found it, since its
-//! owner, its list and its tags have a say.
+//! A verb checks once for each resource that it touches: a copy for its source and its target, a
+//! bulk delete for each key. Verbs about an existing object check after they have found it, because
+//! its owner, its list and its tags affect the decision.
 
 use dewar_auth::{
     AccessDenied, Acl, Action, BucketAccess, Caller, Details, Effect, Limit, ObjectAccess, Policy,
@@ -20,7 +20,7 @@ use crate::document::document_of;
 use crate::info::write_condition;
 use crate::version_attributes::{BucketTags, Tags};
 
-/// What is known of an object that is there and has a say in who may.
+/// The access settings and facts of an existing object, for a decision.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessFacts {
     pub(crate) owner: UserId,
@@ -29,7 +29,7 @@ pub(crate) struct AccessFacts {
 }
 
 impl AccessFacts {
-    /// Of a file that was found.
+    /// The facts about a file.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] for a list that cannot be read.
@@ -74,7 +74,7 @@ impl Inner {
         })
     }
 
-    /// What policies may ask for that is so for every verb.
+    /// The facts for policies that are the same for every verb.
     pub(crate) fn details(&self) -> Details<'static> {
         Details {
             now: self.env.clock.now(),
@@ -82,12 +82,13 @@ impl Inner {
         }
     }
 
-    /// The bucket of a name. That there is none is said to users of its tenant, who may learn it by
-    /// making one; to others it looks like one that they may not see.
+    /// Looks up a bucket by name. Users of its tenant learn if it does not exist, because they
+    /// could learn it by creating one. For others a missing bucket looks like one that they may not
+    /// see.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::Denied`] where it is not as the caller said, or
-    /// where the caller must not learn that it is not there.
+    /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::Denied`] if the caller's statements about it are
+    /// wrong, or if the caller must not learn that it does not exist.
     pub(crate) async fn bucket_of(&self, caller: &Caller, bucket: &BucketRef) -> Result<Bucket> {
         let found = self.named_bucket(caller, bucket).await?;
         check_said(caller, &found, false)?;
@@ -128,7 +129,7 @@ impl Inner {
         Ok(found)
     }
 
-    /// The bucket, for a caller who may do `action` to it, or to `key` in it.
+    /// The bucket, for a caller who has the right to `action` on it, or on `key` in it.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
@@ -143,7 +144,7 @@ impl Inner {
             .await
     }
 
-    /// The same, with what policies may ask for.
+    /// The same, with facts for policies.
     ///
     /// # Errors
     /// As [`Inner::authorize_bucket`].
@@ -162,11 +163,11 @@ impl Inner {
 }
 
 impl Inner {
-    /// The condition under which a caller's write happens: what it asked for, and that nothing has
-    /// the name where its token lets it create and not overwrite.
+    /// The condition for a caller's write: the requested one, and that the name does not exist if
+    /// the caller's token allows to create and not to overwrite.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] where something has the name that it may not overwrite.
+    /// [`ErrorKind::Denied`] if the name exists and may not be overwritten.
     pub(crate) async fn write_condition(
         &self,
         caller: &Caller,
@@ -197,7 +198,7 @@ impl Inner {
     }
 }
 
-/// Whether a condition asks what the current version is, beyond whether there is one.
+/// Whether a condition depends on the current version, beyond its existence.
 pub(crate) fn compares(asked: &WriteCondition) -> bool {
     matches!(asked.if_match, Some(ETag::Is(_)))
         || asked.if_none_match.is_some()
@@ -208,9 +209,9 @@ pub(crate) fn compares(asked: &WriteCondition) -> bool {
 }
 
 impl Inner {
-    /// Lets a caller make a write depend on what is there, which tells what is there: whoever may not
-    /// read it could guess until it fits (S3 user guide, "Conditional requests": `If-Match` needs
-    /// `s3:GetObject`).
+    /// Checks whether a caller may make a write depend on the existing object, because the result
+    /// reveals something about it. A caller without the right to read could guess until the
+    /// condition holds (S3 user guide, "Conditional requests": `If-Match` needs `s3:GetObject`).
     ///
     /// # Errors
     /// [`ErrorKind::Denied`].
@@ -239,7 +240,7 @@ impl Inner {
     }
 }
 
-/// Whether a caller is known by a token alone, or held to the capabilities of one.
+/// Whether a caller has no identity beyond a token, or is restricted to a token's capabilities.
 fn is_outsider(caller: &Caller, user: &User) -> bool {
     let limits = caller.bounds().map(|bounds| bounds.limits.iter());
     let capable = |limit: &Limit| matches!(limit, Limit::Capabilities(_) | Limit::Caveats(_));
@@ -248,7 +249,7 @@ fn is_outsider(caller: &Caller, user: &User) -> bool {
 }
 
 impl Inner {
-    /// Lets a caller do `action` to a bucket, or to `key` in it.
+    /// Checks whether a caller may do `action` on a bucket, or on `key` in it.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`].
@@ -263,8 +264,9 @@ impl Inner {
         Ok(self.authorize_resource(caller, action, bucket, key, None, details)??)
     }
 
-    /// Lets a caller do `action` to an object that is there. Where there is none, whoever may list it
-    /// may know that; others are denied, so that they do not learn what exists.
+    /// Checks whether a caller may do `action` on an existing object. If none exists, a caller with
+    /// the right to list may know that. Others are denied, so that they do not learn which objects
+    /// exist.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`].
@@ -300,9 +302,9 @@ impl Inner {
         }
     }
 
-    /// Lets a caller give what it writes at `key` a list of its own. It owns what it writes, so this is
-    /// its right where the bucket is not its account's; nobody in particular owns nothing, and may as long
-    /// as no statement forbids it.
+    /// Checks whether a caller may set a list on an object that it writes at `key`. The caller owns
+    /// the object, so it may set one if the bucket is not its account's. Anonymous callers own
+    /// nothing, and may set one unless a statement denies it.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`].
@@ -345,8 +347,8 @@ impl Inner {
         })?
     }
 
-    /// Whether a caller may something that a request does not stand or fall with; told of only where it
-    /// may.
+    /// Whether a caller has a right that the request does not depend on. It is recorded only if the
+    /// caller has it.
     ///
     /// # Errors
     /// As [`Inner::authorize_in_bucket`].
@@ -365,10 +367,10 @@ impl Inner {
     }
 }
 
-/// A bucket as decisions see it, with what stands on it.
+/// A bucket as a resource for decisions, with its access settings.
 ///
 /// # Errors
-/// Those of reading what stands on it.
+/// Those of reading the settings.
 fn with_resource<T>(
     caller: &Caller,
     bucket: &Bucket,
@@ -415,7 +417,7 @@ pub(crate) fn pairs(tags: &Tags) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The caller as the catalog writes it down: what it makes belongs to its account.
+/// The caller as an actor in the catalog. Its new objects belong to its account.
 pub(crate) fn actor<'a>(caller: &Caller, principal: &'a str) -> Actor<'a> {
     Actor {
         user: caller.account(),

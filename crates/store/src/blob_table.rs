@@ -1,4 +1,4 @@
-//! The catalog's side of the data layer: blob records, segment records, and who still reads what.
+//! The catalog's side of the data layer: blob records, segment records, and readers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ pub trait JournalPin: Send + Sync {
     /// Records up to and including this one are no longer needed for their slots.
     fn release(&self, seq: u64);
 
-    /// How many disks may be lost without losing the catalog: a record of the journal that is still
-    /// needed, or the last copy of the index.
+    /// The number of disk failures that the catalog survives. It counts journal records that are
+    /// still needed, and the last copy of the index.
     fn margin(&self) -> i32;
 
-    /// Pieces of the index that no disk has right: nothing of the catalog survives a restart as long as
-    /// there are any.
+    /// Pieces of the index that are damaged in every copy. As long as there are any, the catalog
+    /// does not survive a restart.
     fn lost(&self) -> u64 {
         0
     }
@@ -36,7 +36,7 @@ pub trait JournalPin: Send + Sync {
     /// Whether the journal is filling up, so that segments should be sealed early.
     fn pressed(&self) -> bool;
 
-    /// Whether journal or index are being copied to other disks, which goes before any repair.
+    /// Whether journal or index are being copied to other disks. This takes precedence over repair.
     fn moves(&self) -> bool {
         false
     }
@@ -56,10 +56,11 @@ pub struct BlobTable {
 #[derive(Default)]
 struct Records {
     known: BTreeMap<BlobId, Arc<BlobRecord>>,
-    /// How often one was forgotten: what was read before is not remembered after.
+    /// The number of removals from the cache. A record that was read before a removal is not cached
+    /// after it.
     forgotten: u64,
-    /// Blobs whose record was to be changed by a commit that failed and may happen yet: it is
-    /// decided when reads take this batch into account.
+    /// Blobs whose record was to be changed by a failed commit that may still take effect. The
+    /// result is known when reads take this batch into account.
     open: BTreeMap<BlobId, Seq>,
 }
 
@@ -84,7 +85,7 @@ impl BlobTable {
         }
     }
 
-    /// Who reads what now.
+    /// The blobs and segments with readers.
     pub(crate) fn readers(&self) -> &ReadPins {
         &self.readers
     }
@@ -99,7 +100,7 @@ impl BlobTable {
         self.hold.moves()
     }
 
-    /// How many disks may be lost without losing the catalog, or what stands in the journal only.
+    /// The number of disk failures that the catalog and the journal survive.
     pub(crate) fn catalog_margin(&self) -> i32 {
         self.hold.margin()
     }
@@ -154,19 +155,19 @@ impl BlobTable {
         records.open.insert(blob, taken);
     }
 
-    /// Whether it is known what has become of every change of the blob's record.
+    /// Whether the result of every change of the blob's record is known.
     pub(crate) fn is_decided(&self, blob: BlobId) -> bool {
         !self.records.lock().open.contains_key(&blob)
     }
 
-    /// Whether files of the blob that the catalog does not name now may be needed yet: a slow reader
-    /// may be at an encoding that was replaced since, and what a repair made may still be named
+    /// Whether files of the blob that the catalog does not name now may still be needed. A slow
+    /// reader may use an encoding that was replaced since. A repair's files may still be named
     /// although its commit failed.
     pub(crate) fn is_needed(&self, blob: BlobId) -> bool {
         self.readers.holds(blob) || !self.is_decided(blob)
     }
 
-    /// The blobs for which it has become known.
+    /// The blobs whose result has become known.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -182,8 +183,8 @@ impl BlobTable {
         Ok(decided)
     }
 
-    /// The encoding that the catalog names, be it of a blob or of a sealed segment: what a sweep
-    /// must not touch.
+    /// The encoding of a blob or of a sealed segment that the catalog names. A sweep must not
+    /// delete its files.
     pub(crate) async fn named(&self, blob: BlobId) -> Result<Option<BlobRecord>> {
         if let Some(bytes) = self.tree.blob_record(blob).await? {
             return BlobRecord::from_bytes(&bytes).map(Some);
@@ -243,7 +244,7 @@ impl BlobTable {
             .await
     }
 
-    /// The stretches of a segment that are marked dead, (offset, length) by offset.
+    /// The ranges of a segment that are marked dead, (offset, length) by offset.
     pub(crate) async fn dead_stretches(&self, segment: BlobId) -> Result<Vec<(u32, u32)>> {
         self.dead_slots(segment).await
     }
@@ -429,7 +430,7 @@ fn dead_count(segment: BlobId, value: &[u8]) -> Result<u64> {
     Ok(u64::try_from(i64::from_be_bytes(bytes)).unwrap_or(0))
 }
 
-/// Blobs and segments that somebody reads now: they are not freed, and not compacted.
+/// Blobs and segments with readers. They are not freed and not compacted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadPins {
     counts: Arc<Mutex<BTreeMap<BlobId, usize>>>,

@@ -20,7 +20,7 @@ use crate::version_attributes::{BucketTags, check_tags};
 const PRIVATE: NewAcl = NewAcl::Canned(CannedAcl::Private);
 
 impl Store {
-    /// The buckets of the caller's account, by name; none for nobody in particular.
+    /// The buckets of the caller's account, by name; none for anonymous callers.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`].
@@ -61,18 +61,18 @@ impl Store {
         })
     }
 
-    /// Makes a bucket of the caller's account.
+    /// Creates a bucket of the caller's account.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`]; [`ErrorKind::AlreadyOwned`] where the caller has it already,
-    /// [`ErrorKind::AlreadyExists`] where somebody else has, or with another list;
-    /// [`ErrorKind::Quota`]; [`ErrorKind::AclsGrant`] for a list where there shall be none.
+    /// [`ErrorKind::Denied`]; [`ErrorKind::AlreadyOwned`] if the caller's account already owns it;
+    /// [`ErrorKind::AlreadyExists`] if another account owns it, or for a different list;
+    /// [`ErrorKind::Quota`]; [`ErrorKind::AclsGrant`] for a list where lists are off.
     pub async fn create_bucket(&self, caller: &Caller, bucket: &BucketRef) -> Result<BucketInfo> {
         let (new, options) = (NewBucket::default(), BucketOptions::default());
         self.create_bucket_with(caller, bucket, new, &options).await
     }
 
-    /// The same, with settings and documents that it begins with.
+    /// The same, with first settings and documents.
     ///
     /// # Errors
     /// As [`Store::create_bucket`].
@@ -138,8 +138,8 @@ impl Store {
         }
     }
 
-    /// What a new bucket begins with. Writers own what they write where nothing is said, so that
-    /// is not written down.
+    /// The first documents of a new bucket. Without an ownership document, writers own their
+    /// objects. So that rule is not stored.
     async fn first_documents(
         &self,
         caller: &Caller,
@@ -191,7 +191,7 @@ impl Store {
         Ok(info_of(&found))
     }
 
-    /// How much is in a bucket, for who may list it: all versions count.
+    /// The usage of a bucket, for callers who may list it. All versions count.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
@@ -204,7 +204,8 @@ impl Store {
         self.inner.tree.usage(CounterScope::Bucket(found.id)).await
     }
 
-    /// Removes a bucket that is as empty as `emptiness` asks; uploads in progress in it are given up.
+    /// Removes a bucket if it is empty in the sense of `emptiness`. Uploads in progress in it are
+    /// given up.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotEmpty`].

@@ -10,7 +10,8 @@ use dewar_types::{ByteRange, Error, ErrorKind, Result};
 use crate::encryption::{DataKey, Opener};
 use crate::{Inner, SharedStore};
 
-/// Pieces of content being read, one after the other. Whoever has them keeps their blobs pinned.
+/// Pieces of content being read, one after the other. Their blobs stay pinned as long as this
+/// exists.
 pub(crate) struct ContentReader {
     shared: SharedStore,
     /// The first piece, when it is small and was read already.
@@ -51,7 +52,7 @@ impl ContentReader {
         Some(next.map(VerifiedBytes::into_bytes))
     }
 
-    /// The same with the checksums of stored pages, where it is what the pages hold.
+    /// The same with the checksums of stored pages, if the bytes are those of the pages.
     ///
     /// # Errors
     /// As [`ContentReader::next`].
@@ -138,7 +139,7 @@ impl Inner {
     }
 }
 
-/// What of a piece's stored bytes must be read, out of `stored`, and what opens them.
+/// The range of stored bytes to read for a piece, out of `stored`, and the key that decrypts them.
 fn opened(
     piece: &Extent,
     key: Option<&DataKey>,

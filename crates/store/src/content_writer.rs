@@ -1,5 +1,5 @@
-//! Content on its way in: digests computed as it passes, small content kept together, large
-//! content spread over the disks.
+//! Incoming content: digests are computed while it passes, small content is kept in memory, large
+//! content is written to the disks.
 
 use bytes::Bytes;
 use dewar_checksum::{AlgorithmSet, DigestSet, StreamDigests};
@@ -16,11 +16,11 @@ use crate::encryption::{DataKey, Sealer};
 use crate::salvage_header::{PartOf, SalvageOrigin};
 use crate::{Inner, SharedStore};
 
-/// Pieces of small content that are kept as they came. More of them are put together, because each
-/// costs memory beside its bytes.
+/// Pieces of small content that are kept as received. More pieces are merged, because each costs
+/// memory beside its bytes.
 const SMALL_PARTS_MAX: usize = 64;
 
-/// Memory that each of them costs beside its bytes, about.
+/// Approximate memory of each piece, without its bytes.
 const PART_MEMORY_BYTES: usize = 128;
 
 /// The same of as many as there may be.
@@ -42,7 +42,7 @@ enum ContentBuffer {
     Large(Box<BlobWriter>),
 }
 
-/// Content that is complete: durable if large, about to ride with its batch if small.
+/// Complete content: durable if large, or to be written with its batch if small.
 pub(crate) struct ReceivedContent {
     pub(crate) size: u64,
     pub(crate) digests: DigestSet,
@@ -50,7 +50,7 @@ pub(crate) struct ReceivedContent {
     pub(crate) held: StagedContent,
 }
 
-/// What waits for the name.
+/// Content that has no name yet.
 pub(crate) enum StagedContent {
     Nothing,
     Small { slot: Slot, bytes: Bytes },
@@ -58,8 +58,8 @@ pub(crate) enum StagedContent {
 }
 
 impl ContentWriter {
-    /// Content from `origin` (for salvage only). `size` as far as the client says it; sealed with
-    /// `key`, if there is one.
+    /// Content from `origin` (for salvage only). `size` is the client's value, if it has one. The
+    /// content is encrypted with `key`, if there is one.
     pub(crate) async fn new(
         shared: &SharedStore,
         want: AlgorithmSet,
@@ -88,7 +88,7 @@ impl ContentWriter {
         })
     }
 
-    /// What came so far, while it is kept together and as it came.
+    /// The bytes received so far, as long as they are all in memory and unchanged.
     pub(crate) fn in_memory(&self) -> Option<&[Bytes]> {
         match &self.stage {
             ContentBuffer::Small(parts) if self.sealer.is_none() => Some(parts),
@@ -107,7 +107,7 @@ impl ContentWriter {
         }
     }
 
-    /// Says that it is no object of its own, for salvage.
+    /// Marks this content as a part, so that salvage does not restore it as an object.
     pub(crate) fn is_part(&mut self, part: PartOf) {
         self.origin.part = Some(part);
     }
@@ -177,8 +177,8 @@ impl ContentWriter {
         Ok(())
     }
 
-    /// Ends the content and holds it against what the client says it is. `encrypted` is asked what is
-    /// stored of encrypted content, given the digests of the clear one.
+    /// Ends the content and compares it with the client's length and digests. `encrypted` returns
+    /// the stored form of encrypted content, given the digests of the clear bytes.
     ///
     /// # Errors
     /// [`ErrorKind::IncompleteBody`], [`ErrorKind::ChecksumMismatch`]; those of the disks.
@@ -273,9 +273,10 @@ impl ContentWriter {
 }
 
 impl Inner {
-    /// Small objects wait in the journal to be sealed, which needs room on the disks like any blob: where
-    /// there is none they would fill the journal, and deletes need that.
-    /// Nor in a further pool of which too few disks live: they would be sealed in another.
+    /// Checks for free space for small objects. They wait in the journal to be sealed, which needs
+    /// space on the disks like any blob. Without space they would fill the journal, which deletes
+    /// need. A further pool with too few online disks is refused too, because the objects would be
+    /// sealed in another pool.
     pub(crate) fn room_for_small(&self, pool: u16) -> Result<()> {
         let disks = self.blobs.pool();
         if self.blobs.placement().is_full(disks, pool) {
@@ -310,7 +311,7 @@ impl Inner {
     }
 }
 
-/// What the batch that names a blob for the first time must carry.
+/// The entries that the batch with a blob's first name must contain.
 pub(crate) fn blob_extra(record: &BlobRecord) -> DataChanges {
     let mut extra = DataChanges::default().blob(record.id, record.to_bytes().into());
     if !record.missing.is_empty() {
@@ -320,7 +321,7 @@ pub(crate) fn blob_extra(record: &BlobRecord) -> DataChanges {
 }
 
 impl StagedContent {
-    /// What the batch that gives the name must carry.
+    /// The entries that the batch with the name must contain.
     pub(crate) fn extra(&self) -> DataChanges {
         match self {
             Self::Nothing => DataChanges::default(),
@@ -359,8 +360,8 @@ impl StagedContent {
         }
     }
 
-    /// The name was given, or not: lets the slot settle, or takes the bytes back. When it is open
-    /// which of the two happened, they stay: a name may lead to them.
+    /// Called when the name was given, or not: keeps the slot, or frees the bytes. If the result is
+    /// unknown, the bytes stay, because a name may lead to them.
     pub(crate) async fn settle<T>(self, shared: &SharedStore, outcome: &Result<T>) {
         // What an engine or a disk says leaves it open; every other refusal comes before the commit.
         let refused = |error: &Error| {

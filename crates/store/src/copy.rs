@@ -1,4 +1,5 @@
-//! Copying an object inside Dewar: within a pool the copy shares the bytes, so only names are written.
+//! Copying an object inside Dewar. Within a pool the copy shares the bytes, so only names are
+//! written.
 
 use dewar_auth::{Action, Caller, Details};
 use dewar_checksum::{Algorithm, AlgorithmSet};
@@ -18,7 +19,7 @@ use crate::limits::COPY_ATTEMPTS_MAX;
 use crate::version_attributes::Tags;
 use crate::{Inner, Store};
 
-/// Whether the bytes of some copies, if there are any, are in a pool: what has none is in every one.
+/// Whether the bytes of copies are in a pool. Content without copies is in every pool.
 pub(crate) fn is_in_pool(copies: &[ContentCopy], pool: u16) -> bool {
     let empty = |copy: &ContentCopy| copy.extents.is_empty() && copy.chunks == 0;
     let here = |copy: &ContentCopy| copy.pool == PoolId(pool.into());
@@ -26,9 +27,9 @@ pub(crate) fn is_in_pool(copies: &[ContentCopy], pool: u16) -> bool {
 }
 
 impl Store {
-    /// Copies an object, of another bucket too. When a checksum is asked for that the source does
-    /// not have, its bytes are read and written anew to compute it, and so they are when the copy's storage
-    /// class has another pool; otherwise none are touched.
+    /// Copies an object, also from another bucket. The bytes are read and written again in two
+    /// cases: if a checksum is requested that the source does not have, and if the copy's storage
+    /// class has another pool. Otherwise no bytes are read.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
@@ -45,7 +46,7 @@ impl Store {
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
-    /// Judges, and copies what was judged; `None` where the source has become another version meanwhile.
+    /// Checks and copies; `None` if the source was replaced by another version after the check.
     async fn copy_judged(
         &self,
         caller: &Caller,
@@ -136,8 +137,8 @@ impl Store {
         Ok(Some(version_info(&to, owner.owner, &published.version)))
     }
 
-    /// A copy whose bytes pass through, so that a digest can be computed or because they are to be
-    /// encrypted in another way; `None` where the source has become another version.
+    /// A copy whose bytes are read and written, to compute a digest or to change the encryption;
+    /// `None` if the source was replaced by another version.
     async fn copy_bytes(
         &self,
         caller: &Caller,
@@ -203,12 +204,13 @@ impl Store {
 }
 
 impl Inner {
-    /// Lets a caller who may read the source of a copy put it at its target, and says who will own it.
-    /// What the source carries along is asked for by itself: who may read an object may not therefore
-    /// read its tags, nor give tags to what it writes. Retention, holds and lists do not go along.
+    /// Checks whether a caller who may read the source of a copy may write it at the target, and
+    /// returns the copy's owner. The rights for the source's tags are checked separately: the right
+    /// to read an object does not include the right to read its tags, or to set tags on a new
+    /// object. Retention, holds and lists are not copied.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`]; what is wrong with the marks and the list.
+    /// [`ErrorKind::Denied`]; errors in the marks and the list.
     async fn authorize_copy(
         &self,
         caller: &Caller,
@@ -259,8 +261,8 @@ fn tags_of<'a>(request: &'a CopyRequest, source: &'a FileRecord) -> &'a Tags {
     request.marks.tags.as_ref().unwrap_or(&source.current.tags)
 }
 
-/// What is copied, as the policies of the target's bucket name it: a bucket of another tenant by that
-/// tenant, since its name alone means one of their own there.
+/// The source of a copy, as policies of the target's bucket name it. A bucket of another tenant is
+/// named with that tenant, because a name alone means a bucket of the target's tenant.
 pub(crate) fn named_from(to: &Bucket, from: &Bucket, key: &ObjectKey) -> String {
     let (name, tenant) = (&from.name, &from.tenant.name);
     if *tenant == to.tenant.name {

@@ -1,7 +1,8 @@
-//! Which pages of other origins may talk to a bucket (the Fetch standard's CORS protocol).
+//! CORS rules of a bucket: the origins whose pages may use it (the Fetch standard's CORS protocol).
 //!
-//! A browser asks before it sends, without credentials: whether a page may is not whether a user
-//! may, so these questions are answered for everybody, and only about one origin at a time.
+//! A browser asks before it sends the request, without credentials. The rules decide about a page
+//! and not about a user. So these questions are answered for everybody, and only about one origin
+//! at a time.
 
 use dewar_meta::ns::Bucket;
 use dewar_types::{ErrorKind, Result, TenantName};
@@ -27,7 +28,7 @@ pub struct Cors {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct CorsRule {
-    /// What its author calls it.
+    /// The name that its author gave to the rule.
     #[n(0)]
     pub id: Option<String>,
     /// Origins, each with at most one `*`.
@@ -50,7 +51,7 @@ pub struct CorsRule {
 crate::cbor_document!(Cors, format 1, Cors, get GetBucketCors, put PutBucketCors, delete PutBucketCors);
 
 impl Cors {
-    /// The first rule that lets a page of `origin` use `method` with `headers`.
+    /// The first rule that allows a page of `origin` to use `method` with `headers`.
     #[must_use]
     pub fn rule(&self, origin: &str, method: &str, headers: &[&str]) -> Option<&CorsRule> {
         self.rules.iter().find(|rule| {
@@ -75,7 +76,7 @@ impl CorsRule {
     }
 }
 
-/// Whether a text is what a pattern with at most one `*` stands for.
+/// Whether a text matches a pattern with at most one `*`.
 fn like(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -86,9 +87,8 @@ fn like(pattern: &str, text: &str) -> bool {
 }
 
 impl Store {
-    /// The rule of a bucket that lets a page of `origin` use `method` with `headers`; `None` where
-    /// none does, where there are no rules, and where there is no bucket. The bucket's name
-    /// resolves in `tenant`.
+    /// The rule of a bucket that allows a page of `origin` to use `method` with `headers`. `None`
+    /// if no rule does, or if the bucket does not exist. The bucket's name is resolved in `tenant`.
     ///
     /// # Errors
     /// Those of the catalog.

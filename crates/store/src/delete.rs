@@ -11,8 +11,9 @@ use crate::authorize::{actor, compares};
 use crate::info::{shown_name, write_condition};
 
 impl Store {
-    /// Removes an object: where the bucket keeps versions by a delete marker, else for good; a named
-    /// version always for good. That there is none is no error.
+    /// Deletes an object. In a bucket with versions it adds a delete marker; otherwise it deletes
+    /// the object for good. A named version is always deleted for good. A missing object is no
+    /// error.
     ///
     /// # Errors
     /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`],
@@ -54,9 +55,8 @@ impl Store {
         Ok(deleted(&bucket, &doomed, &removed))
     }
 
-    /// Removes many objects and versions of one bucket, in few batches; each succeeds, fails or is
-    /// denied for
-    /// itself.
+    /// Removes many objects and versions of one bucket, in few batches. Each of them has its own
+    /// result.
     ///
     /// # Errors
     /// [`dewar_types::ErrorKind::NoSuchBucket`].

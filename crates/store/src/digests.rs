@@ -1,9 +1,10 @@
-//! Digests that a version does not have yet: computed when a client asks for one, by reading, and
-//! kept with the version.
+//! Digests that a version does not have yet. They are computed by reading when a client asks for
+//! one, and kept with the version.
 //!
-//! - **One reader a version.** Clients that ask meanwhile wait for the same pass.
-//! - **No client, no pass.** The clients that wait share one future. It ends with the last of them.
-//! - **Bounded.** Passes are shared as [`FairShares`] has it, and end after [`DigestLimits::time_max`].
+//! - **One reader per version.** Clients that ask meanwhile wait for the same pass.
+//! - **No pass without a client.** The waiting clients share one future. It ends with the last of
+//!   them.
+//! - **Limits.** Passes are shared fairly ([`FairShares`]), and end after [`DigestLimits::time_max`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,11 +28,11 @@ use crate::file::OpenFile;
 use crate::limits::{DIGEST_ATTEMPTS_MAX, DIGEST_LATER};
 use crate::{Inner, SharedStore, Store};
 
-/// What the computing of digests may take.
+/// Limits for computing digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DigestLimits {
-    /// Versions that are read for their digests at the same time. A user may begin one while it has
-    /// fewer than are free.
+    /// Versions that are read for their digests at the same time. A user may start another one
+    /// while it has fewer than are free.
     pub running_max: usize,
     /// For one version.
     pub time_max: Duration,
@@ -46,7 +47,7 @@ impl Default for DigestLimits {
     }
 }
 
-/// What a pass computed, or why it failed, for each who waits.
+/// The result of a pass or its error, for each waiting client.
 type Outcome = Result<DigestSet, (ErrorKind, Arc<str>)>;
 type Pass = BoxFuture<'static, Outcome>;
 
@@ -84,10 +85,10 @@ impl DigestPasses {
         self.running.lock().get(&version)?.upgrade()
     }
 
-    /// Begins a pass, or finds the one that has begun meanwhile.
+    /// Starts a pass, or joins one that has started meanwhile.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] where too many run.
+    /// [`ErrorKind::Busy`] when too many are running.
     fn begin(
         &self,
         sharer: &ShareOwner,
@@ -129,13 +130,13 @@ impl DigestPasses {
 }
 
 impl Store {
-    /// A digest of the current version of an object: the one that is stored, or else one that is
-    /// computed by reading the content, and then stored.
+    /// A digest of the current version of an object: the stored one, or one that is computed by
+    /// reading the content and then stored.
     ///
     /// # Errors
-    /// As [`Store::head`] for a stored one. As [`Store::get`] for one that must be computed, and also
-    /// [`ErrorKind::Busy`] where too many passes run, and [`ErrorKind::Timeout`] for content that
-    /// takes too long.
+    /// As [`Store::head`] for a stored one. As [`Store::get`] for one that must be computed, and
+    /// also [`ErrorKind::Busy`] when too many passes are running, and [`ErrorKind::Timeout`] for
+    /// content that takes too long.
     pub async fn digest(
         &self,
         caller: &Caller,
@@ -226,7 +227,7 @@ impl DigestPass {
         Ok(computed)
     }
 
-    /// Stores what was computed with the version, wherever that is by now.
+    /// Stores the computed digests with the version, even if the version has been renamed.
     async fn keep(&self, computed: &DigestSet) -> Result<()> {
         let principal = self.caller.to_string();
         let name: Option<VersionName> = self.file.info.name;

@@ -1,8 +1,9 @@
 //! Documents of buckets: policy, ACL, CORS rules, lifecycle and the like.
 //!
-//! # For who adds one
-//! Give its type an `impl` of [`Document`] (usually with [`cbor_document`](crate::cbor_document)); it may stand in any crate
-//! that knows the store, a private one of the store too. Then there is
+//! # Adding a document
+//! Give its type an `impl` of [`Document`], usually with [`cbor_document`](crate::cbor_document).
+//! The type may be in any crate that depends on the store, or in a private module of the store.
+//! Then these calls exist:
 //!
 //! ```text
 //! store.get_bucket_document::<Cors>(&caller, &bucket).await?;       // Option<Arc<Cors>>
@@ -11,12 +12,12 @@
 //! let rules = document_of::<Cors>(&found)?;                          // in a verb: reads and parses nothing
 //! ```
 //!
-//! Documents stand in the cache with their bucket, parsed once, so asking for one with
-//! [`document_of`] on a [`Bucket`] that was looked up costs a look into a map. A document is changed in
-//! one batch that requires its very bucket to be there, is in the change log and goes with the
-//! bucket. New buckets get their first ones with [`dewar_meta::ns::NewBucket::documents`]. What must be decided
-//! together with other documents or settings of the bucket is
-//! [`Tree::configure_bucket`](dewar_meta::ns::Tree::configure_bucket)'s business.
+//! Documents are cached with their bucket, parsed once. So [`document_of`] on a [`Bucket`] that was
+//! looked up costs one map lookup. A document is changed in one batch that requires the same bucket
+//! to exist. The change is in the change log, and the document is deleted with the bucket. New
+//! buckets get their first documents with [`dewar_meta::ns::NewBucket::documents`]. To decide a
+//! change together with other documents or settings of the bucket, use
+//! [`Tree::configure_bucket`](dewar_meta::ns::Tree::configure_bucket).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -33,13 +34,13 @@ use crate::authorize::actor;
 
 /// A kind of document that a bucket may have.
 pub trait Document: Any + Send + Sync + Sized {
-    /// Which; one type for each.
+    /// The kind; one type for each.
     const KIND: DocumentKind;
-    /// What reading it is called where it is authorised.
+    /// The action that authorises reading it.
     const GET: Action;
-    /// What setting it is called where it is authorised.
+    /// The action that authorises setting it.
     const PUT: Action;
-    /// What removing it is called where it is authorised.
+    /// The action that authorises removing it.
     const DELETE: Action;
 
     /// The stored form, which begins with a format number.
@@ -106,7 +107,7 @@ pub fn decode<T: for<'b> minicbor::Decode<'b, ()>>(
     }
 }
 
-/// A document of a bucket that was looked up. Reads nothing from the catalog.
+/// A document of a bucket that was looked up. It does not read the catalog.
 ///
 /// # Errors
 /// As [`Document::from_bytes`].
@@ -118,7 +119,7 @@ pub fn document_of<D: Document>(bucket: &Bucket) -> Result<Option<Arc<D>>> {
 }
 
 impl Store {
-    /// A document of a bucket; `None` when nobody has set it.
+    /// A document of a bucket; `None` if it was never set.
     ///
     /// # Errors
     /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`].
@@ -134,8 +135,7 @@ impl Store {
         document_of(&found)
     }
 
-    /// Sets a document of a bucket in place of the one that is there. Whether it makes sense is the
-    /// caller's to check before.
+    /// Sets a document of a bucket and replaces an existing one. The caller must have validated it.
     ///
     /// # Errors
     /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`],
@@ -171,7 +171,7 @@ impl Store {
             .await
     }
 
-    /// Removes a document of a bucket. That there is none is no error.
+    /// Removes a document of a bucket. A missing document is no error.
     ///
     /// # Errors
     /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`].

@@ -1,8 +1,8 @@
-//! Fair shares of a bounded number of things: keys that wait, copies and computations that run.
+//! Fair shares of a limited number of resources: waiting keys, running copies and computations.
 //!
-//! A user that takes one more must hold fewer than are free. So one user alone gets half of all, a
-//! second one a quarter, and a late one finds something too, as long as not all is held in
-//! single pieces.
+//! A user may take another one while it has fewer than are free. So a single user gets half of all,
+//! a second one a quarter, and a late one still finds something, unless all are held one by one by
+//! different users.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use dewar_auth::{Caller, UserKind};
 use parking_lot::Mutex;
 
-/// Whose share it is: an account, with all its users and roles, or somebody for whom an issuer
+/// The holder of a share: an account, with all its users and roles, or a person for whom an issuer
 /// vouches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ShareOwner(Arc<str>);
@@ -78,7 +78,7 @@ impl FairShares {
         })
     }
 
-    /// Those that nobody has.
+    /// The free ones.
     #[must_use]
     pub fn free(&self) -> usize {
         self.max - self.held.lock().all

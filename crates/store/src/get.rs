@@ -17,7 +17,8 @@ use crate::encryption::{self, DataKey};
 use crate::info::{object_info, read_condition, with_expiry};
 use crate::{Inner, Store};
 
-/// An object being read. Holds its content until it is dropped, whatever becomes of the name.
+/// An object being read. Its content stays readable until this is dropped, even if its name is
+/// removed.
 pub struct Download {
     /// The object.
     pub info: ObjectInfo,
@@ -35,8 +36,8 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
     /// [`ErrorKind::Precondition`], [`ErrorKind::NotModified`], [`ErrorKind::InvalidRange`],
-    /// [`ErrorKind::InvalidPart`], [`ErrorKind::Nearline`]; where the first bytes are small content, also those of
-    /// [`Download::next`].
+    /// [`ErrorKind::InvalidPart`], [`ErrorKind::Nearline`]. If the first bytes are small content,
+    /// also those of [`Download::next`].
     pub async fn get(&self, caller: &Caller, request: GetRequest) -> Result<Download> {
         let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
         self.open(caller, bucket, request).await
@@ -99,7 +100,7 @@ impl Store {
         }
     }
 
-    /// What a read would say, without the bytes.
+    /// The answer to a read, without the bytes.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -128,7 +129,7 @@ fn current_info(bucket: &Bucket, request: &GetRequest, file: &FileRecord) -> Res
 }
 
 impl Inner {
-    /// What a reader is told, with the checksum of the part if it asked for one.
+    /// The metadata for a reader, with the checksum of the part if it asked for one.
     async fn shown_info(
         &self,
         bucket: &Bucket,
@@ -143,8 +144,8 @@ impl Inner {
         Ok(info)
     }
 
-    /// The object, for a caller who may read it, what of it is asked for, and the key that opens it
-    /// if it is encrypted. `stat`: none of its bytes.
+    /// The object, for a caller who may read it, with the requested range and the key that decrypts
+    /// it if it is encrypted. `stat`: none of its bytes.
     pub(crate) async fn find(
         &self,
         caller: &Caller,
@@ -180,10 +181,11 @@ impl Inner {
         Ok((file, range, key))
     }
 
-    /// The file with the version that a reader gets, for a caller who may do `action` to it.
+    /// The file and the version to read, for a caller who has the right to `action` on it.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`]; what [`Inner::readable`] says, to who may know that there is nothing.
+    /// [`ErrorKind::Denied`]; those of [`Inner::readable`], for callers who may know that nothing
+    /// is there.
     pub(crate) async fn authorized_version(
         &self,
         caller: &Caller,
@@ -213,7 +215,7 @@ impl Inner {
             .await
     }
 
-    /// The same, with what else policies may ask for.
+    /// The same, with further facts for policies.
     ///
     /// # Errors
     /// As [`Inner::authorized_version`].
@@ -253,10 +255,10 @@ impl Inner {
         }
     }
 
-    /// What a caller who may list a key is told where it asked for a version that cannot be read. Names
-    /// of versions and delete markers are not in a listing of keys: they are for who may do what it
-    /// asked for, or list versions. To others a key behind a marker looks like one that never was, and
-    /// a version that is not there like one that they may not read.
+    /// The error for a version that cannot be read, for a caller who may list the key. Names of
+    /// versions and delete markers are not in a listing of keys. Only callers with the right to the
+    /// requested action, or to list versions, may know them. For others a key behind a marker looks
+    /// like a missing one, and a missing version looks like one that they may not read.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`].
@@ -291,11 +293,11 @@ impl Inner {
         Ok(error)
     }
 
-    /// The file with the version that a reader gets.
+    /// The file and the version to read.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::NoSuchVersion`] and [`ErrorKind::DeleteMarker`] for a
-    /// version that was named. Where a delete marker stands, [`DeleteMarkerError`] is the source.
+    /// named version. For a delete marker, [`DeleteMarkerError`] is the source.
     pub(crate) async fn readable(
         &self,
         bucket: &Bucket,
@@ -343,7 +345,7 @@ impl Inner {
         Ok(now.is_some_and(|now| same(&now.file.current)))
     }
 
-    /// Where a part lies; an object that was not uploaded in parts is its own part 1.
+    /// The range of a part. An object that was not uploaded in parts has one part, number 1.
     async fn part_range(&self, file: &FileRecord, number: u32, path: &str) -> Result<ByteRange> {
         let no_part = || {
             Error::new(
@@ -382,10 +384,11 @@ impl Inner {
         Err(no_part())
     }
 
-    /// The extents of the copy that can be read at once. A version without bytes needs no copy.
+    /// The extents of a copy that can be read without waiting. A version without bytes needs no
+    /// copy.
     ///
     /// # Errors
-    /// [`ErrorKind::Nearline`] for content of which no copy is online; what the catalog says.
+    /// [`ErrorKind::Nearline`] for content without an online copy; those of the catalog.
     pub(crate) async fn extents(&self, file: &FileRecord) -> Result<Vec<Extent>> {
         let online = |copy: &ContentCopy| copy.state != CopyState::Nearline;
         match file.current.copies.iter().position(online) {
@@ -415,12 +418,12 @@ fn reveals_version(error: &Error) -> bool {
 }
 
 impl Download {
-    /// The bucket it was found in, for a caller who may read there.
+    /// The bucket of the object, for a caller who may read there.
     pub(crate) fn bucket(&self) -> &Bucket {
         &self.bucket
     }
 
-    /// Where all of it is.
+    /// The places of all its bytes.
     pub(crate) fn copies(&self) -> &[ContentCopy] {
         &self.copies
     }
@@ -428,8 +431,8 @@ impl Download {
     /// The next bytes; `None` at the end.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] while too many disks are missing, [`ErrorKind::Corrupt`] when
-    /// too much does not verify. Nothing that fails its checksum is ever returned.
+    /// [`ErrorKind::Unavailable`] while too many disks are missing, [`ErrorKind::Corrupt`] when too
+    /// many shards do not verify. Bytes that fail their checksum are never returned.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
         self.pieces.next().await
     }

@@ -16,7 +16,8 @@ pub(crate) fn object_info(bucket: &Bucket, file: &FileRecord) -> ObjectInfo {
     version_info(bucket, file.attributes.owner, &file.current)
 }
 
-/// The same with when it expires, for a current version. Buckets without rules cost a look into a map.
+/// The same with the time of expiry, for a current version. For buckets without rules it costs one
+/// map lookup.
 pub(crate) fn with_expiry(
     mut info: ObjectInfo,
     bucket: &Bucket,
@@ -29,7 +30,7 @@ pub(crate) fn with_expiry(
     Ok(info)
 }
 
-/// What clients of the bucket call a version; `None` where there never was more than one.
+/// The name of a version for clients of the bucket; `None` in buckets that never kept versions.
 pub(crate) fn shown_name(bucket: &Bucket, version: &VersionRecord) -> Option<VersionName> {
     let versioning = bucket
         .settings()
@@ -81,7 +82,7 @@ pub(crate) fn shown_checksum(version: &VersionRecord) -> Option<ObjectChecksum> 
     })
 }
 
-/// Which checksum is shown, and whether it is over parts.
+/// The kind of the shown checksum, and whether it is over parts.
 pub(crate) fn named_checksum(version: &VersionRecord) -> Option<(Algorithm, bool)> {
     let shown = version.checksum.as_ref()?;
     if version.encryption.is_none() {

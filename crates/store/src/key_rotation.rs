@@ -1,15 +1,17 @@
-//! After the master key was replaced: everything that is wrapped under an older one is wrapped anew.
+//! After the master key was replaced: everything that is encrypted with an older one is encrypted
+//! anew.
 //!
-//! Wrapped are the secrets of access keys and the keys of encrypted content: in files, in their older
-//! versions, in uploads. A pass walks these tables in key order and rewrites what it finds, each
-//! record only if it is still what was read. What moves meanwhile (a rename, an overwrite) can be
-//! missed by a pass, so passes go on until one finds nothing; and no key is given up
-//! ([`Store::old_key_needed`]) before one snapshot of the whole catalog has shown that nothing needs it.
+//! These are the secrets of access keys and the keys of encrypted content: of files, of their older
+//! versions, and of uploads. A pass reads these tables in key order and rewrites each record that
+//! needs it, if the record is unchanged since it was read. A pass can miss a record that moves
+//! meanwhile (a rename, an overwrite). So passes repeat until one finds nothing. A key is given up
+//! ([`Store::old_key_needed`]) only after a scan of one snapshot of the whole catalog shows that
+//! nothing needs it.
 //!
 //! # Crashes
-//! The file holds the new key and the old ones before the new one wraps anything, so a record is
-//! readable whichever side of its rewrite a crash falls on. Whether all is done stands in the
-//! catalog; a start that does not find it there passes again.
+//! The key file has the new key and the old ones before the new one is first used. So a record is
+//! readable before and after its rewrite, and a crash cannot make it unreadable. The catalog
+//! records whether all is done; if it is not, the next start runs a pass again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,14 +29,14 @@ use tokio::time::Instant;
 use crate::accounts::{KeyRecord, decode};
 use crate::{Inner, SharedStore, Store, encryption};
 
-/// Records looked at in one scan; few in tests, so that they lie across pages.
+/// Records read in one scan; few in tests, so that they span pages.
 const PAGE: usize = if cfg!(test) { 3 } else { 1000 };
 /// The pass rests so many times as long as it worked.
 const REST: u32 = 1;
 /// Pause after a pass that failed, or that missed something.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The tables with wrapped secrets, in the order of a pass: an upload becomes a file.
+/// The tables with encrypted secrets, in the order of a pass: an upload becomes a file.
 const TABLES: [u8; 4] = [keys::ACCESS_KEY, keys::UPLOAD, keys::ENTRY, keys::VERSION];
 
 /// How far things are, as the catalog keeps it.
@@ -65,12 +67,12 @@ pub struct MasterKeyInfo {
     pub id: MasterKeyId,
     /// When it was replaced; `None` for the one that wraps.
     pub replaced: Option<Timestamp>,
-    /// Whether the last pass found nothing that is wrapped under this one but should not be; true of
-    /// the current one.
+    /// Whether the last pass found nothing under this key that should be under another; true for
+    /// the current key.
     pub done: bool,
 }
 
-/// What still is wrapped under a key that was replaced.
+/// Counts of records that are still encrypted with a replaced key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingRewraps {
     /// Access keys and shares.
@@ -93,7 +95,7 @@ enum WrappedSecret {
     Under(MasterKeyId),
 }
 
-/// What a record of one of [`TABLES`] is wrapped under.
+/// The key that encrypts a record of one of [`TABLES`].
 fn look(key: &[u8], value: &[u8]) -> Result<WrappedSecret> {
     let of = |record: Option<&EncryptionRecord>| {
         let id = record.and_then(encryption::wrapped_under);
@@ -157,7 +159,7 @@ impl Inner {
         Ok((rotation, read))
     }
 
-    /// Writes down which keys were replaced, and that all is wrapped under `clean` if it says so.
+    /// Records the replaced keys, and that everything is encrypted with `clean`, if it is set.
     async fn note_keys(&self, clean: Option<MasterKeyId>) -> Result<RotationProgress> {
         loop {
             let (before, read) = self.rotation().await?;
@@ -194,8 +196,8 @@ impl Inner {
         }
     }
 
-    /// Walks all tables once and wraps anew what is wrapped under an older key; how much was, and
-    /// whether all of it could be rewritten.
+    /// Reads all tables once and encrypts anew every record under an older key. Returns their
+    /// number, and whether all could be rewritten.
     async fn rewrap_pass(&self) -> Result<(u64, bool)> {
         let current = self.master.current();
         let (mut found, mut all) = (0, true);
@@ -232,7 +234,8 @@ impl Inner {
         Ok((found, all))
     }
 
-    /// Commits all of it, or where something was changed meanwhile all but that; whether it was all.
+    /// Commits the batch. If records were changed meanwhile, commits the others. Returns whether
+    /// all were committed.
     async fn rewrite(&self, batch: Batch) -> Result<bool> {
         if batch.puts.is_empty() {
             return Ok(true);
@@ -298,7 +301,7 @@ fn scan<'a>(from: &'a [u8], range: &'a keys::KeyRange) -> Scan<'a> {
     }
 }
 
-/// Wraps anew at the start and whenever the key was replaced.
+/// Runs passes at the start and whenever the key was replaced.
 pub(crate) async fn rewrap(inner: SharedStore) {
     loop {
         match inner.rewrap().await {
@@ -312,17 +315,17 @@ pub(crate) async fn rewrap(inner: SharedStore) {
 }
 
 impl Store {
-    /// The master keys that wrap what is stored.
+    /// The master keys that encrypt stored secrets.
     #[must_use]
     pub fn master_keys(&self) -> &MasterKeys {
         &self.inner.master
     }
 
-    /// To be called after the keys were changed: remembers when, forgets what was found with those
-    /// that are gone, and has everything wrapped under the new one.
+    /// Must be called after the keys were changed. It records the time, forgets results about
+    /// removed keys, and starts a pass that encrypts everything with the new key.
     ///
     /// # Errors
-    /// Those of the catalog; the next start makes up for it.
+    /// Those of the catalog; the next start repeats it.
     pub async fn master_keys_changed(&self) -> Result<()> {
         self.inner.accounts.forget();
         let noted = self.inner.note_keys(None).await;
@@ -330,7 +333,7 @@ impl Store {
         noted.map(|_| ())
     }
 
-    /// The master keys, the one that wraps first.
+    /// The master keys, with the one that encrypts first.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -359,9 +362,9 @@ impl Store {
         Ok(infos.collect())
     }
 
-    /// What is wrapped under `id`, counted on one snapshot of the whole catalog: seconds for some
-    /// million objects. Call it some time after the key was replaced, so that whatever was about to
-    /// be committed under it has been.
+    /// The number of records encrypted with `id`, counted on one snapshot of the whole catalog:
+    /// seconds for some million objects. Call it some time after the key was replaced, so that
+    /// commits in progress have ended.
     ///
     /// # Errors
     /// Those of the catalog.

@@ -1,17 +1,16 @@
 //! The verbs: put, get, head, list, copy, delete, multipart, rename, once, for every protocol.
 //!
-//! A front turns its wire into a request of [`api`], calls one verb with a
-//! [`dewar_auth::Caller`], and turns the answer or the [`dewar_types::Error`] back. Whether the
-//! caller may, where a path leads, where bytes go and when a version exists is decided here: each
-//! verb has its own file of that name, and asks [`dewar_auth::authorize`] exactly once, through
-//! `authorize`.
+//! A front translates a wire request into a request of [`api`], calls one verb with a
+//! [`dewar_auth::Caller`], and translates the answer or the [`dewar_types::Error`] back. The store
+//! decides about access, resolves paths, places bytes, and creates versions. Each verb has a file
+//! of that name, and calls [`dewar_auth::authorize`] exactly once, through `admit`.
 //!
 //! Order of every write (invariant I1): large content is durable on its disks before the batch that
-//! names it is committed; small content rides in that batch; content is freed only by the workers,
-//! after the batch that took its last name away.
+//! names it is committed. Small content is in that batch. Only the workers free content, after the
+//! batch that removed its last name.
 //!
-//! Cancellation: dropping the future of a verb before its batch is committed leaves nothing; the
-//! commit itself runs in a task of its own, so that it is never cut in the middle.
+//! Cancellation: dropping the future of a verb before its batch is committed leaves nothing. The
+//! commit itself runs in a separate task, so that it is never interrupted.
 
 mod access;
 mod accounts;
@@ -97,7 +96,7 @@ use listing_limits::ExpensiveListings;
 use sync_limiter::SyncLimiter;
 use upkeep::{Upkeep, UpkeepConfig};
 
-/// What a store is made of.
+/// The parts of a store.
 pub struct StoreParts {
     /// Clock and randomness.
     pub env: Env,
@@ -111,7 +110,7 @@ pub struct StoreParts {
     pub segments: Arc<Segments>,
     /// The catalog's side of both.
     pub table: Arc<BlobTable>,
-    /// What wraps secrets.
+    /// The master keys, which encrypt secrets.
     pub master: Arc<MasterKeys>,
     /// Largest object that counts as small, in bytes.
     pub small_bytes_max: u32,
@@ -121,11 +120,11 @@ pub struct StoreParts {
     pub part_bytes_min: u64,
     /// How lifecycle is done, and which storage classes there are.
     pub lifecycle: LifecycleConfig,
-    /// What listings may cost.
+    /// Limits for listings.
     pub listing: ListingConfig,
-    /// Who owns what others write into new buckets that do not say.
+    /// The default rule for the owner of objects that others write into new buckets.
     pub ownership: Ownership,
-    /// What the computing of digests may take.
+    /// Limits for computing digests.
     pub digests: DigestLimits,
 }
 
@@ -161,7 +160,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store of these parts. Start its [`workers`] too, or nothing is ever sealed or freed.
+    /// A store of these parts. Also start its [`workers`], otherwise nothing is ever sealed or
+    /// freed.
     #[must_use]
     pub fn new(parts: StoreParts) -> Self {
         let audit = Arc::<Audit>::default();
@@ -196,7 +196,7 @@ impl Store {
         }
     }
 
-    /// Reads what was decided about disks before; call it before the workers start.
+    /// Reads earlier decisions about disks. Call it before the workers start.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -210,7 +210,7 @@ impl Store {
         &self.inner.accounts
     }
 
-    /// The tree of names, for what has no verb.
+    /// The tree of names, for operations without a verb.
     #[must_use]
     pub fn tree(&self) -> &Tree {
         &self.inner.tree
@@ -233,8 +233,8 @@ impl Store {
     /// The layout that a new blob of a pool would have now.
     ///
     /// # Errors
-    /// What a PUT would be refused with: `Unavailable` when too few disks live, `NoSpace` when too
-    /// few of them have room.
+    /// The error that a PUT would get: `Unavailable` when too few disks are online, `NoSpace` when
+    /// too few of them have free space.
     pub fn layout_for_new_blob(&self, pool: u16) -> Result<Layout> {
         self.inner.layout_for_new_blob(pool)
     }
@@ -254,7 +254,7 @@ impl Store {
         space
     }
 
-    /// The number of the pool of what has no storage class.
+    /// The number of the pool of objects without a storage class.
     #[must_use]
     pub fn usual_pool(&self) -> u16 {
         self.inner.number_of(self.inner.pool_of_class(None))

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Largest object in bytes: S3's 5 TiB.
 pub const OBJECT_BYTES_MAX: u64 = 5 << 40;
 
-/// Largest small object unless configured otherwise; see docs/performance.md for the measurement.
+/// Largest small object by default; see docs/performance.md for the measurement.
 pub const SMALL_BYTES_DEFAULT: u32 = 64 * 1024;
 
 /// Smallest part of an upload but its last, in bytes.
@@ -38,30 +38,32 @@ pub const RETENTION_DAYS_MAX: u64 = 36_500;
 /// Buckets that one user may own.
 pub const BUCKETS_PER_OWNER_MAX: usize = 1000;
 
-/// How long a blob outlives its last name, so that readers who have just looked it up find it.
+/// Time that a blob outlives its last name, so that readers who have just looked it up find it.
 pub const FREE_GRACE: Duration = Duration::from_secs(5);
 
 /// Blob records kept in memory.
 pub(crate) const BLOB_RECORDS_MAX: usize = 32 * 1024;
 
-/// Runs of a file that is written out of order, and extents of what comes of it.
+/// Runs of a file that is written out of order, and extents of the result.
 pub const REVISION_RUNS_MAX: usize = 65_536;
 
-/// How often reading and writing of a file that is being written may take turns.
+/// Most alternations of reading and writing in a file that is being written.
 pub const READ_WRITE_SWITCHES_MAX: usize = 1000;
 
 /// Extended attributes of a file, names and values together, in bytes.
 pub const XATTR_BYTES_MAX: usize = 64 << 10;
 
-/// Extended attributes of a directory, names and values together, in bytes: as much metadata as is free
-/// for a file, since quotas do not count directories.
+/// Most bytes of extended attributes of a directory, names and values together. It is the amount of
+/// metadata that is free for a file, because quotas do not count directories.
 pub const DIRECTORY_XATTR_BYTES_MAX: usize = dewar_meta::ns::METADATA_FREE as usize;
 
-/// How often a copy is begun anew because its source was replaced after it was judged.
+/// The number of attempts of a copy whose source is replaced after the check.
 pub const COPY_ATTEMPTS_MAX: usize = 16;
 
-/// When a client may ask again for a checksum that is not computed because too many are.
+/// Time after which a client may ask again for a checksum that is not computed because too many
+/// are.
 pub const DIGEST_LATER: Duration = Duration::from_secs(2);
 
-/// How often a checksum is looked for anew because the object was replaced, or another was computed meanwhile.
+/// The number of attempts to find a checksum if the object is replaced, or another checksum is
+/// computed, meanwhile.
 pub const DIGEST_ATTEMPTS_MAX: usize = 16;

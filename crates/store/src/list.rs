@@ -12,12 +12,12 @@ use crate::info::named_checksum;
 use crate::limits::PAGE_ITEMS_MAX;
 
 impl Store {
-    /// A page of keys in byte order of the whole key, as one moment shows them. A page that looks at many
-    /// names which it does not show ends early, perhaps without any item.
+    /// A page of keys in byte order of the whole key, from one snapshot. A page that reads many
+    /// names without showing them ends early, perhaps without any item.
     ///
     /// # Errors
     /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`];
-    /// [`dewar_types::ErrorKind::Busy`] while the account runs too many listings of that kind.
+    /// [`dewar_types::ErrorKind::Busy`] while the account runs too many such listings.
     pub async fn list(&self, caller: &Caller, request: ListRequest) -> Result<ListPage> {
         let details = Details {
             prefix: Some(&request.prefix),
@@ -65,7 +65,7 @@ impl Store {
 
 impl Store {
     /// A page of versions and delete markers, in byte order of the whole key, those of a key newest
-    /// first, as one moment shows them.
+    /// first, from one snapshot.
     ///
     /// # Errors
     /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`].

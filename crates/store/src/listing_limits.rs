@@ -1,4 +1,5 @@
-//! What listings may cost, and how many expensive ones an account may run at once.
+//! Limits for listings: their cost, and the number of expensive ones that an account may run at
+//! once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,15 +12,15 @@ use parking_lot::Mutex;
 /// When a listing that was refused may be asked for again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a listing that has begun waits before it looks whether it may go on.
+/// Interval at which a listing in progress checks whether it may continue.
 pub(crate) const GATE_RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// Limits of listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListingConfig {
-    /// Most names that a page of a listing looks at, whether it shows them or not.
+    /// Most names that a page of a listing reads, including names that it does not show.
     pub names_max: usize,
-    /// Most listings of an account at once that pass over many names without showing them.
+    /// Most concurrent listings of an account that read many names without showing them.
     pub expensive_max: usize,
 }
 
@@ -32,7 +33,7 @@ impl Default for ListingConfig {
     }
 }
 
-/// The expensive listings that are running, by account; who is nobody counts as one account.
+/// The running expensive listings, by account. Anonymous callers count as one account.
 #[derive(Debug, Default)]
 pub(crate) struct ExpensiveListings {
     config: ListingConfig,
@@ -65,8 +66,8 @@ impl ExpensiveListings {
         }
     }
 
-    /// The gate of a listing for an account: it refuses with [`ErrorKind::Busy`] when the listing turns out
-    /// to be expensive and the account runs as many such listings as it may.
+    /// The gate of a listing for an account. It refuses with [`ErrorKind::Busy`] when the listing
+    /// turns out to be expensive and the account already runs as many such listings as it may.
     pub(crate) fn gate(&self, account: UserId) -> AccountGate<'_> {
         AccountGate {
             listings: self,
@@ -90,7 +91,7 @@ impl ExpensiveListings {
     }
 }
 
-/// Counts one listing of an account, once it is expensive, for as long as this lives.
+/// Counts one listing of an account once it is expensive, until it is dropped.
 pub(crate) struct AccountGate<'l> {
     listings: &'l ExpensiveListings,
     account: UserId,
@@ -98,7 +99,7 @@ pub(crate) struct AccountGate<'l> {
 }
 
 impl AccountGate<'_> {
-    /// What the listing may cost.
+    /// The cost limit of the listing.
     pub(crate) fn budget(&self) -> ListBudget<'_> {
         ListBudget {
             names_max: self.listings.config.names_max,

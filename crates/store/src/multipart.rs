@@ -32,8 +32,8 @@ use crate::put::run_to_completion;
 use crate::salvage_header::{PartOf, SalvageOrigin};
 use crate::{CustomerKey, Download, SharedStore, Store};
 
-/// A part on its way in. Nothing of it can be seen before [`PartUpload::commit`]; dropped, it was
-/// never there.
+/// An incoming part. It is invisible before [`PartUpload::commit`]. If it is dropped before,
+/// nothing remains.
 pub struct PartUpload {
     shared: SharedStore,
     bucket: Bucket,
@@ -53,9 +53,9 @@ pub struct PartUpload {
 pub struct CreatedUpload {
     /// Its id.
     pub id: UploadId,
-    /// By whose key its parts are encrypted: the bucket's default, where nothing was said.
+    /// The encryption of its parts. If the request has none, it is the bucket's default.
     pub encrypted: Option<EncryptionMode>,
-    /// When it is given up by a rule of the bucket, if it is still open then.
+    /// The time when a rule of the bucket gives it up, if it is still open then.
     pub abort: Option<Expiry>,
 }
 
@@ -142,8 +142,8 @@ impl Store {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NoSuchUpload`],
-    /// [`ErrorKind::InvalidArgument`] for a number out of range; [`ErrorKind::Quota`] for a part that
-    /// does not fit.
+    /// [`ErrorKind::InvalidArgument`] for a number out of range; [`ErrorKind::Quota`] for a part
+    /// that does not fit.
     pub async fn upload_part(
         &self,
         caller: &Caller,
@@ -200,7 +200,7 @@ impl Store {
         })
     }
 
-    /// The key of an upload's parts, for who may have it.
+    /// The key of an upload's parts, for a caller who may have it.
     fn part_key(
         &self,
         open: &UploadRecord,
@@ -209,8 +209,7 @@ impl Store {
         encryption::open(open.encryption.as_ref(), customer, &self.inner.master)
     }
 
-    /// The upload that a part is for, where the caller may add it; and from where it comes, if it is
-    /// copied.
+    /// The upload of a part, if the caller may add it, and the part's source, if it is copied.
     async fn open_part(
         &self,
         caller: &Caller,
@@ -237,8 +236,8 @@ impl Store {
         Ok((bucket, key, number, open))
     }
 
-    /// Makes a part out of another object or a range of it. Its bytes are shared if they are in the
-    /// upload's pool, and read then only to compute the digests that a range does not have.
+    /// Makes a part of another object or a range of it. Its bytes are shared if they are in the
+    /// upload's pool. They are then read only to compute missing digests of a range.
     ///
     /// # Errors
     /// As [`Store::upload_part`] and [`Store::get`].
@@ -328,7 +327,8 @@ impl Store {
         Ok(listed_part(number, &record, checksum, None))
     }
 
-    /// A part whose bytes pass through, since they are to be in another pool or encrypted in another way.
+    /// A part whose bytes are read and written, because they must be in another pool or be
+    /// encrypted differently.
     async fn copy_part_bytes(
         &self,
         request: UploadPartRequest,
@@ -346,8 +346,8 @@ impl Store {
         part.commit(ExpectedContent { size, digests }).await
     }
 
-    /// Joins the listed parts to an object; the others are freed. Repeating it is answered alike, as long as
-    /// that object is the current one and the parts are the same.
+    /// Joins the listed parts to an object; the others are freed. A repeated call gets the same
+    /// answer as long as that object is the current one and the parts are the same.
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchUpload`], [`ErrorKind::InvalidPart`], [`ErrorKind::InvalidPartOrder`],
@@ -558,7 +558,7 @@ impl Store {
 }
 
 impl PartUpload {
-    /// Takes the next bytes; waits while the disks are behind.
+    /// Takes the next bytes. Waits while the disks are slower than the client.
     ///
     /// # Errors
     /// As [`crate::Upload::write`].
@@ -566,7 +566,7 @@ impl PartUpload {
         self.incoming.write(bytes).await
     }
 
-    /// The part is complete: makes it durable and puts it to its upload, in place of an earlier one
+    /// Completes the part: makes it durable and adds it to its upload. It replaces an earlier part
     /// of its number.
     ///
     /// # Errors
@@ -634,8 +634,8 @@ fn part_number(number: u32) -> Result<u16> {
         })
 }
 
-/// What is computed of a part: what its client declares, and what the whole's checksum is made of, which may
-/// be another.
+/// The digests to compute for a part: those that its client declares, and the one for the checksum
+/// of the whole, which may be another.
 fn requested_digests(request: &UploadPartRequest, open: &UploadRecord) -> AlgorithmSet {
     let announced = announced(open).map(|(algorithm, _)| algorithm);
     let all = request.checksum.into_iter().chain(announced);

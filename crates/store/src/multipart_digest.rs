@@ -1,4 +1,5 @@
-//! What the parts of an upload become: the ETag and the checksum of the whole, held against what its client says.
+//! Joining the parts of an upload: the ETag and the checksum of the whole, compared with those of
+//! the client.
 
 use dewar_checksum::{Algorithm, Composite, Digest, DigestSet, multipart_etag};
 use dewar_meta::ns::CompletedObject;
@@ -13,7 +14,7 @@ pub(crate) fn announced(upload: &UploadRecord) -> Option<(Algorithm, bool)> {
     Some((checksum.algorithm.parse().ok()?, !checksum.full_object))
 }
 
-/// Works out what the joined object is called, and holds it against what the client says.
+/// Computes the ETag and the checksum of the joined object, and compares them with the client's.
 pub(crate) fn join(
     open: &UploadRecord,
     parts: &[(u16, &PartRecord)],
@@ -47,8 +48,8 @@ pub(crate) fn join(
     })
 }
 
-/// The ETag of the whole, made of those of its parts, which are MD5s, under a key or not. `None` where one is
-/// none.
+/// The ETag of the whole, from the ETags of its parts, which are MD5s, under a key or not. `None`
+/// if one is no MD5.
 fn joined_etag<'a>(parts: impl Iterator<Item = &'a str>) -> Option<ETag> {
     let bytes = |etag: &str| {
         let hex = (etag.len() == 32).then(|| u128::from_str_radix(etag, 16).ok());
@@ -98,8 +99,9 @@ fn check_whole(
     Err(Error::new(ErrorKind::ChecksumMismatch, message))
 }
 
-/// Whether a version is what a completion asks for. A repeated one is answered with what the first one
-/// made, so it has to have said the same; which numbers its parts had is not kept.
+/// Whether a version is the result of this completion. A repeated completion gets the answer of the
+/// first one, so it must have the same parameters. The part numbers are not kept and so not
+/// compared.
 pub(crate) fn check_made(version: &VersionRecord, request: &CompleteRequest) -> Result<()> {
     let etags = request.parts.iter().map(|part| part.etag.as_str());
     if joined_etag(etags).is_none_or(|etag| etag != version.etag) {
@@ -126,8 +128,7 @@ fn check_part(number: u16, part: &PartRecord, listed: &[CompletePart]) -> Result
     }
 }
 
-/// The checksum that the object will show: the one announced, or CRC-64/NVME where the parts
-/// have it.
+/// The checksum that the object will show: the announced one, or CRC-64/NVME if the parts have it.
 fn shown(
     open: &UploadRecord,
     parts: &[(u16, &PartRecord)],

@@ -22,8 +22,8 @@ use crate::limits::OBJECT_BYTES_MAX;
 use crate::salvage_header::SalvageOrigin;
 use crate::{SharedStore, Store};
 
-/// An object on its way in. Nothing of it can be seen before [`Upload::commit`]; dropped, it was
-/// never there.
+/// An incoming object. It is invisible before [`Upload::commit`]. If it is dropped before, nothing
+/// remains.
 pub struct Upload {
     shared: SharedStore,
     caller: Caller,
@@ -40,8 +40,8 @@ pub struct Upload {
 }
 
 impl Store {
-    /// Begins to put an object. A condition that fails now fails before bytes are taken; it is
-    /// judged again when the object gets its name.
+    /// Begins to write an object. A condition that fails now is reported before bytes are accepted.
+    /// It is checked again when the object gets its name.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::Precondition`],
@@ -139,7 +139,7 @@ impl Store {
 }
 
 impl Upload {
-    /// Takes the next bytes; waits while the disks are behind.
+    /// Takes the next bytes. Waits while the disks are slower than the client.
     ///
     /// # Errors
     /// [`ErrorKind::TooLarge`], [`ErrorKind::NoSpace`], [`ErrorKind::Unavailable`].
@@ -147,12 +147,12 @@ impl Upload {
         self.incoming.write(bytes).await
     }
 
-    /// The body is complete: makes it durable and gives it its name, if it is what `expect` says.
+    /// Completes the object: makes it durable and gives it its name, if it matches `expect`.
     ///
     /// # Errors
     /// [`ErrorKind::IncompleteBody`], [`ErrorKind::ChecksumMismatch`], [`ErrorKind::Precondition`],
     /// [`ErrorKind::Conflict`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::Quota`],
-    /// [`ErrorKind::NoSpace`], [`ErrorKind::Unavailable`]; the name is as it was.
+    /// [`ErrorKind::NoSpace`], [`ErrorKind::Unavailable`]. The name is unchanged then.
     pub async fn commit(self, expect: ExpectedContent) -> Result<ObjectInfo> {
         let id = self.incoming.version();
         let checksum = full_checksum(self.checksum);
@@ -227,10 +227,10 @@ impl fmt::Debug for Upload {
     }
 }
 
-/// Runs a commit in a task of its own, so that a client that goes away does not cut it between
-/// the journal and what must follow.
+/// Runs a commit in a separate task, so that a client that disconnects cannot interrupt it between
+/// the journal and the steps that must follow.
 ///
-/// Its future is boxed at once: it is large, and would be copied by each of the futures around it.
+/// The future is boxed immediately: it is large, and each of the futures around it would copy it.
 pub(crate) fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> impl Future<Output = Result<T>> + Send {

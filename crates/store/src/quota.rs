@@ -1,7 +1,7 @@
-//! Quotas: set and seen by the administrator, seen by who uses what they limit.
+//! Quotas: set and read by administrators, and read by users.
 //!
-//! They are kept to in one place, where versions are published (`dewar_meta::ns`). Verbs that know
-//! how much will come ask before they take bytes.
+//! They are enforced in one place, where versions are published (`dewar_meta::ns`). Verbs that know
+//! the size of an upload check it before they accept bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,23 +25,23 @@ const PAGE: usize = 1000;
 /// Pause after a count that failed.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// Who is charged at a place.
+/// The group that is charged for a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChargedGroup {
-    /// `[TENANT:]NAME`; `None` for a group that was removed, whose place it is until another one is given.
+    /// `[TENANT:]NAME`; `None` for a removed group, which stays set until another group is given.
     pub name: Option<String>,
     /// The bucket or directory that has the group.
     pub by: String,
 }
 
-/// What can be limited.
+/// The target of a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuotaTarget {
     /// All buckets of a tenant.
     Tenant(TenantName),
-    /// All that belongs to an account, `[TENANT:]NAME`, in whatever bucket.
+    /// All data of an account, `[TENANT:]NAME`, in all buckets.
     User(String),
-    /// All that belongs to a group, `[TENANT:]NAME`, in whatever bucket.
+    /// All data of a group, `[TENANT:]NAME`, in all buckets.
     Group(String),
     /// A bucket; no tenant means the default one.
     Bucket(BucketRef),
@@ -85,24 +85,24 @@ fn show_bucket(f: &mut fmt::Formatter<'_>, bucket: &BucketRef) -> fmt::Result {
 /// A limit and how much of it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaReport {
-    /// What is limited, as an administrator names it.
+    /// The target, as an administrator names it.
     pub target: String,
     /// Its limits.
     pub quota: Quota,
-    /// What it holds.
+    /// The usage of the target.
     pub usage: Usage,
 }
 
-/// What a target means in the catalog.
+/// The target in the catalog.
 enum ResolvedTarget {
     CounterScope(CounterScope),
     Directory(Box<Bucket>, ObjectKey),
 }
 
 impl Store {
-    /// Sets all limits of a target; what is not named is not limited any more. What is there already
-    /// stays, however much it is. A directory must exist, and is counted for itself from then on,
-    /// which takes a walk over what is in it.
+    /// Sets all limits of a target. Limits that are not given are removed. Existing data stays,
+    /// even if it is over the limit. A directory must exist. It is counted separately from then on,
+    /// which takes a walk over its content.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::NoSuchBucket`]; those of the catalog.
@@ -133,7 +133,7 @@ impl Store {
         })
     }
 
-    /// The limits of a target, and what it holds. A directory that was never limited is not counted.
+    /// The limits and the usage of a target. A directory that was never limited is not counted.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::NoSuchBucket`]; those of the catalog.
@@ -157,11 +157,11 @@ impl Store {
         })
     }
 
-    /// Removes a group without members and policies, for which nothing is counted.
+    /// Removes a group without members and policies to which nothing is charged.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] while it has some, or limits, or objects: nobody
-    /// could see or change them any more, and they would go on counting.
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] while it has members, policies, limits or
+    /// objects. Nobody could see or change them after the removal, and they would still be counted.
     pub async fn remove_group(&self, tenant: &TenantName, name: &str) -> Result<()> {
         let called = match tenant.is_default() {
             true => name.to_owned(),
@@ -209,8 +209,8 @@ impl Store {
         Ok(Some(Error::new(ErrorKind::Conflict, message)))
     }
 
-    /// Which group is charged for what is put at a place now: that of the innermost directory which has
-    /// one, or of the bucket. `None` where nobody is.
+    /// The group that is charged for new data at this target: the group of the innermost directory
+    /// that has one, or of the bucket. `None` if there is none.
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchBucket`], [`ErrorKind::InvalidArgument`]; those of the catalog.
@@ -230,12 +230,12 @@ impl Store {
         }))
     }
 
-    /// Gives a bucket or a directory a group (`[TENANT:]NAME`), or takes it away: what is put into it
-    /// from now on is charged to that group. Nothing else can be given one.
+    /// Sets the group (`[TENANT:]NAME`) of a bucket or a directory, or removes it. New data there
+    /// is charged to that group. Other targets cannot have a group.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::InvalidArgument`]; those of
-    /// the catalog.
+    /// [`ErrorKind::NotFound`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::InvalidArgument`]; those
+    /// of the catalog.
     pub async fn set_group(&self, target: &QuotaTarget, group: Option<&str>) -> Result<()> {
         let inner = &self.inner;
         let (bucket, path) = place_of(target)?;
@@ -304,7 +304,8 @@ impl Store {
         Ok(reports)
     }
 
-    /// What an administrator calls an account, `[TENANT:]NAME`; `None` for one that is not there.
+    /// The name of an account for administrators, `[TENANT:]NAME`; `None` if the account does not
+    /// exist.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -316,11 +317,11 @@ impl Store {
         }))
     }
 
-    /// The limits that are nearest to a path, with what is used of them: those of the innermost
-    /// space, else of the bucket. `None` where neither is limited.
+    /// The limits that apply to a path, with their usage: those of the innermost limited directory,
+    /// otherwise those of the bucket. `None` if there are none.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] for who may not list the bucket; [`ErrorKind::NoSuchBucket`].
+    /// [`ErrorKind::Denied`] for callers who may not list the bucket; [`ErrorKind::NoSuchBucket`].
     pub async fn quota_at(
         &self,
         caller: &Caller,
@@ -346,7 +347,7 @@ impl Store {
     }
 }
 
-/// Counts directories that were limited by a process that died before it had counted them.
+/// Counts limited directories whose count was interrupted by the end of an earlier process.
 pub(crate) async fn count_spaces(inner: SharedStore) {
     while let Err(error) = inner.count_spaces().await {
         tracing::warn!(%error, "a directory with a quota is not counted yet; trying again");
@@ -386,8 +387,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Where a limited directory is now, and its limits: where it was last, else where it was renamed
-    /// to, which is noted, so that it is looked for only once.
+    /// The present place of a limited directory, and its limits. It is looked up at its last place,
+    /// otherwise it is searched after a rename. The new place is recorded, so that the search
+    /// happens only once.
     async fn space_now(
         &self,
         bucket: &Bucket,

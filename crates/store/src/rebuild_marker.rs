@@ -1,13 +1,13 @@
-//! What is known of a catalog that was rebuilt or restored, until it is settled what becomes of
-//! blobs that it does not name.
+//! The record of a rebuilt or restored catalog, kept until it is decided whether blobs that the
+//! catalog does not name are salvaged or given up.
 //!
-//! It stands in the catalog from the first moment on, in the same step that makes the catalog, so
-//! that no sweep ever takes blobs for leftovers that the catalog only does not know.
+//! It is written in the same step that makes the catalog. So no sweep can delete blobs that exist
+//! but are unknown to the new catalog.
 
 use dewar_types::{BlobId, Timestamp};
 use minicbor::{Decode, Encode};
 
-/// What a catalog was made of.
+/// The source of a rebuilt catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum RebuildSource {
@@ -17,7 +17,7 @@ pub enum RebuildSource {
     /// A backup.
     #[n(1)]
     Backup,
-    /// What the disks that were there had of it.
+    /// The parts of it on the present disks.
     #[n(2)]
     SurvivingRuns,
 }
@@ -26,16 +26,16 @@ pub enum RebuildSource {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct RebuildMarker {
-    /// What it was made of.
+    /// The source.
     #[n(0)]
     pub from: RebuildSource,
-    /// What is younger than this it does not know; 0 when it knew nothing.
+    /// Objects younger than this may be missing from the catalog; 0 when the source knew nothing.
     #[n(1)]
     pub since: Timestamp,
     /// The last batch that it has.
     #[n(2)]
     pub upto: u64,
-    /// What it was made of, for people.
+    /// The source, for people.
     #[n(3)]
     pub source: String,
     /// Blobs from this one on cannot be in it.

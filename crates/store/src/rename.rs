@@ -11,14 +11,17 @@ use crate::authorize::{actor, compares};
 use crate::info::write_condition;
 
 impl Store {
-    /// Gives an object another key of its bucket, in one batch. A source that ends in `/` and is
-    /// no object means the directory with all that is below, whose size does not matter.
+    /// Gives an object another key in its bucket, in one batch. A source that ends in `/` and is no
+    /// object is a directory. It is renamed with its content, independently of its size.
     ///
     /// # Errors
-    /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`], [`dewar_types::ErrorKind::NotFound`],
-    /// [`dewar_types::ErrorKind::Precondition`], also for conditions on a directory, which has neither ETag nor date, but that nothing has
-    /// the target's name; for directories also [`dewar_types::ErrorKind::AlreadyExists`],
-    /// [`dewar_types::ErrorKind::NotEmpty`], [`dewar_types::ErrorKind::InvalidArgument`] for a target below the source.
+    /// - [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`],
+    ///   [`dewar_types::ErrorKind::NotFound`].
+    /// - [`dewar_types::ErrorKind::Precondition`], also for conditions on a directory, which has
+    ///   neither ETag nor date. The condition that the target does not exist is allowed.
+    /// - For directories also [`dewar_types::ErrorKind::AlreadyExists`],
+    ///   [`dewar_types::ErrorKind::NotEmpty`], and [`dewar_types::ErrorKind::InvalidArgument`] for
+    ///   a target below the source.
     pub async fn rename(&self, caller: &Caller, request: RenameRequest) -> Result<()> {
         let inner = &self.inner;
         let source = &request.source.key;

@@ -1,8 +1,9 @@
-//! What salvage finds in front of the bytes: who wrote what, when and where (RECORDS.md section 5).
+//! The description that is stored in front of the bytes for salvage: owner, path and times
+//! (RECORDS.md section 5).
 //!
-//! It stands in the header of a small object's slot and in the owner field of a large one's shards,
-//! and is written once, when the bytes are. Field numbers stay what they are for ever; fields after
-//! the fifth came later, so what was written before lacks them (docs/formats/catalog.md, section 3).
+//! It is in the header of a small object's slot and in the owner field of a large object's shards.
+//! It is written once, with the bytes. Field numbers never change. Fields after the fifth were
+//! added later, so older descriptions lack them (docs/formats/catalog.md, section 3).
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ pub(crate) struct SalvageHeader {
     /// Bytes.
     #[n(1)]
     pub(crate) size: u64,
-    /// Digests of the bytes; absent for encrypted content, about which they would tell.
+    /// Digests of the bytes; absent for encrypted content, because they would reveal it.
     #[n(2)]
     pub(crate) digests: Option<DigestSet>,
     /// The user who wrote it.
@@ -31,7 +32,7 @@ pub(crate) struct SalvageHeader {
     /// Path at writing: `/bucket/key`, or `/@tenant/bucket/key`.
     #[n(4)]
     pub(crate) path: String,
-    /// Set when it is a part of an upload and no object of its own.
+    /// Set for a part of an upload, which is not an object.
     #[n(5)]
     pub(crate) part: Option<PartOf>,
     /// Headers that go out as they came in; of a part, those of its upload.
@@ -40,16 +41,17 @@ pub(crate) struct SalvageHeader {
     /// User metadata; of a part, that of its upload.
     #[cbor(n(7), skip_if = "is_default")]
     pub(crate) metadata: BTreeMap<String, String>,
-    /// Whether headers or metadata are left out because there was no room for them.
+    /// Whether headers or metadata were left out for lack of space.
     #[cbor(n(8), skip_if = "is_default")]
     pub(crate) cut: bool,
     /// How it is encrypted; of a part, how its upload is.
     #[n(9)]
     pub(crate) encryption: Option<EncryptionRecord>,
-    /// Of encrypted content: what tells its stream from others under the same key.
+    /// For encrypted content: the salt that distinguishes its stream from others under the same
+    /// key.
     #[n(10)]
     pub(crate) salt: Option<u64>,
-    /// Of encrypted content: its ETag, which nobody could make again.
+    /// For encrypted content: its ETag, which cannot be computed again.
     #[n(11)]
     pub(crate) etag: Option<ETag>,
     /// The number of the pool that it was written for, if not the main one.
@@ -57,7 +59,7 @@ pub(crate) struct SalvageHeader {
     pub(crate) pool: Option<u16>,
 }
 
-/// Which part of which upload.
+/// The upload and the number of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct PartOf {
     /// The upload.
@@ -68,7 +70,7 @@ pub(crate) struct PartOf {
     pub(crate) number: u16,
 }
 
-/// What of a description is known before the bytes are.
+/// The part of a description that is known before the bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SalvageOrigin {
     pub(crate) owner: u64,
@@ -123,7 +125,7 @@ impl SalvageHeader {
         }
     }
 
-    /// Its bytes; what does not fit a header is left out, the metadata first.
+    /// Its bytes. Fields that do not fit a header are left out, the metadata first.
     pub(crate) fn into_bytes(mut self) -> Vec<u8> {
         let bytes = self.encoded();
         if bytes.len() <= OWNER_BYTES_MAX {
@@ -172,8 +174,8 @@ mod tests {
         }
     }
 
-    /// The bytes of the first release, which must be read for ever, and are still written where
-    /// there is nothing to add.
+    /// The bytes of the first release must always be readable. They are still written if there are
+    /// no newer fields.
     #[test]
     fn version_1_is_read_and_still_written() {
         let mut stored = b"\xa5\x00\x50".to_vec();

@@ -1,14 +1,15 @@
-//! Small objects that the journal still carries at an opening.
+//! Small objects whose records the journal still contains when the store is opened.
 //!
-//! Their segments were unsealed when the process ended, or were sealed so short a time before that the
-//! journal has not let the records go. Only the former are to be kept in memory and sealed again. Which
-//! are which, the same journal says: the batch that makes, changes or removes a segment's record comes
-//! after every batch that carries a slot of it. So what a segment was carried is dropped when such a
-//! batch is met. That the record exists would not do: a segment all of whose objects were deleted has
-//! none any more, and would come back as bytes that nothing names and nothing ever frees.
+//! Their segments were unsealed when the process ended, or were sealed so shortly before that the
+//! journal still keeps the records. Only unsealed segments must be loaded into memory and sealed
+//! again. The journal tells the two apart. The batch that creates, changes or removes a segment's
+//! record comes after every batch with a slot of that segment. So the slots of a segment are
+//! dropped from memory when such a batch is read. Checking only whether the segment's record exists
+//! would not be enough: a segment whose objects were all deleted has no record. It would be loaded
+//! again, with bytes that nothing names and nothing ever frees.
 //!
-//! Memory: the slots of unsealed segments, which are bounded, and of one sealed segment after the other
-//! until its record is met.
+//! Memory: the slots of unsealed segments, which are bounded, and those of one sealed segment at a
+//! time until its record is read.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +45,7 @@ impl SegmentRecovery {
         }
     }
 
-    /// What is unsealed: the slots of each segment by their offsets.
+    /// The unsealed slots of each segment, by their offsets.
     pub(crate) fn unsealed(self) -> BTreeMap<BlobId, BTreeMap<u32, Bytes>> {
         let slots = |slots: Vec<(Seq, InlineData)>| {
             let bytes = |(_, carry): (Seq, InlineData)| (carry.offset, carry.bytes.concat().into());
@@ -54,7 +55,7 @@ impl SegmentRecovery {
         segments.map(|(id, all)| (id, slots(all))).collect()
     }
 
-    /// Hands over what is unsealed; `main` is the pool of what says nothing else.
+    /// Passes on the unsealed slots. `main` is the pool of segments without another pool.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -72,8 +73,8 @@ impl SegmentRecovery {
     }
 }
 
-/// The pool of a segment, as the descriptions in its slots say, which all say the same. `None` where none
-/// says anything, as before there were several.
+/// The pool of a segment, from the descriptions in its slots, which all name the same one. `None`
+/// if none names a pool, as in releases with a single pool.
 pub(crate) fn pool_in<'a>(slots: impl Iterator<Item = &'a Bytes>) -> Option<u16> {
     let mut described = slots.filter_map(|slot| {
         let header = decode_slot(slot)?;

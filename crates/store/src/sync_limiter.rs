@@ -1,11 +1,12 @@
-//! Who may make an upload durable next.
+//! The order in which uploads are made durable.
 //!
-//! A disk syncs a few files at once, and whoever comes beyond that waits for it. Uploads wait here instead, before they
-//! need their MD5: those that wait are company for the one whose turn it is, so that their bytes are hashed side by side
-//! ([`dewar_checksum::Md5Lanes`]). Where disks are faster than what fills them nobody waits.
+//! A disk syncs a few files at once, and further uploads have to wait. Uploads wait here, before
+//! they need their MD5. The waiting uploads are hashed side by side with the current one
+//! ([`dewar_checksum::Md5Lanes`]). If disks are faster than the clients, no upload waits.
 //!
-//! A turn lasts until all shards are durable, what they still had to write included. It orders, it protects nothing: whoever has
-//! waited for [`PATIENCE`] goes on without one, so that a disk that hangs holds up uploads to others by that at most.
+//! A turn lasts until all shards are durable, including remaining writes. Turns only order the work
+//! and protect nothing: an upload that has waited for [`PATIENCE`] continues without a turn. So a
+//! hung disk delays uploads to other disks by at most that time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +19,13 @@ use tokio::sync::Notify;
 
 use crate::Inner;
 
-/// As many files as a disk syncs at once, unless it is set up otherwise: the threads that it has for that.
+/// The number of files that a disk syncs at once by default: the number of its threads for syncs.
 const SYNCS_PER_DISK: usize = 4;
 
 /// The longest that an upload waits.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Turns of all pools; each has disks of its own.
+/// Turns of all pools. Each pool has its own disks.
 #[derive(Default)]
 pub(crate) struct SyncLimiter {
     pools: Mutex<BTreeMap<u16, Arc<PoolSlots>>>,
@@ -79,7 +80,7 @@ impl Drop for SyncPermit {
 }
 
 impl Inner {
-    /// Waits until the disks of a blob that is about to be sealed have time for it.
+    /// Waits until the disks of a blob that is about to be sealed are available for it.
     pub(crate) async fn turn(&self, pool: u16, writer: &BlobWriter) -> SyncPermit {
         let members = self.blobs.pool().members();
         let disks = members.filter(|member| member.pool == pool).count();

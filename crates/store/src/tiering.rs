@@ -1,16 +1,17 @@
 //! Moving a version to another storage class.
 //!
-//! A class that has another pool gets the bytes there: they are read, verified as any read is and held
-//! against the version's digests, written to new blobs, and when those are durable one batch puts them in
-//! the places of the old ones, which are freed when nobody reads them any more. Id, times, ETag and all
-//! else stay.
+//! If the class has another pool, the bytes move there. They are read, verified like any read and
+//! compared with the version's digests, and written to new blobs. When those are durable, one batch
+//! puts them in the place of the old ones. The old blobs are freed when nobody reads them any more.
+//! Id, times, ETag and everything else stay.
 //!
-//! Content in clear becomes one blob, or one slot if it is small. Encrypted content is moved as it is
-//! stored, since nobody may have its key: blob by blob, so that every piece keeps its place in its stream.
+//! Unencrypted content becomes one blob, or one slot if it is small. Encrypted content is moved as
+//! it is stored, because the key is not available: blob by blob, so that every piece keeps its
+//! position in its stream.
 //!
 //! # Crashes
-//! What was written and is not named yet is found by the sweep of the next start; the version is where it
-//! was, and the move is due again.
+//! New blobs that are not named yet are found by the sweep of the next start. The version is still
+//! at its old place, and the move is due again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::copy::is_in_pool;
 use crate::salvage_header::{PartOf, SalvageHeader, SalvageOrigin};
 use crate::{Inner, SharedStore};
 
-/// Blobs and slots that hold a moved content, before anything names them.
+/// Blobs and slots with moved content, before anything names them.
 #[derive(Default)]
 struct WrittenCopy {
     held: Vec<StagedContent>,
@@ -40,13 +41,13 @@ struct WrittenCopy {
 type ContentLocation = (BlobId, Option<u32>);
 
 impl Inner {
-    /// Gives a version another storage class, and moves its bytes if that one has another pool. `false`
-    /// when it went, or was moved, meanwhile.
+    /// Gives a version another storage class, and moves its bytes if the class has another pool.
+    /// Returns `false` when the version was deleted, or moved, meanwhile.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSpace`] or [`ErrorKind::Unavailable`] when that pool takes nothing now,
-    /// [`ErrorKind::Corrupt`] when the bytes are not what the version says; the version is where it was,
-    /// unless the catalog's engine leaves that open.
+    /// [`ErrorKind::NoSpace`] or [`ErrorKind::Unavailable`] when that pool accepts no data now,
+    /// [`ErrorKind::Corrupt`] when the bytes do not match the version. The version stays at its old
+    /// place, unless the result of the commit is unknown.
     pub(crate) async fn move_to_class(
         self: &Arc<Self>,
         actor: &Actor<'_>,
@@ -268,8 +269,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Copies the stored bytes of the blob or slot that a piece lies in; only what is `alone` in its
-    /// batch becomes a slot. Gives the whole of where they are now.
+    /// Copies the stored bytes of the blob or slot of a piece. Only content that is `alone` in its
+    /// batch becomes a slot. Returns the new place of the whole.
     async fn copy_stored(
         self: &Arc<Self>,
         pool: u16,

@@ -1,4 +1,4 @@
-//! What stands on a version beside its content: tags, retention, legal hold. Each can be read and
+//! Settings of a version beside its content: tags, retention, legal hold. Each can be read and
 //! changed later, for the current version or a named one.
 
 use std::collections::BTreeMap;
@@ -30,10 +30,10 @@ pub struct BucketTags {
 
 crate::cbor_document!(BucketTags, format 1, Tags, get GetBucketTagging, put PutBucketTagging, delete PutBucketTagging);
 
-/// Whether tags keep to S3's limits: how many, and how long in UTF-16 code units.
+/// Checks tags against S3's limits: their number, and their lengths in UTF-16 code units.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`], saying which.
+/// [`ErrorKind::InvalidArgument`] with the exceeded limit.
 pub fn check_tags(tags: &Tags, max: usize) -> Result<()> {
     let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
     if tags.len() > max {
@@ -52,11 +52,11 @@ pub fn check_tags(tags: &Tags, max: usize) -> Result<()> {
 }
 
 impl Inner {
-    /// Whether the caller may give a new version of a key these marks. Who may only write could
-    /// otherwise make versions that even the bucket's owner cannot remove.
+    /// Checks whether the caller may set these marks on a new version of a key. Otherwise a caller
+    /// with only the right to write could make versions that even the bucket's owner cannot delete.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`]; what is wrong with the marks.
+    /// [`ErrorKind::Denied`]; errors in the marks.
     pub(crate) fn check_version_attributes(
         &self,
         caller: &Caller,
@@ -114,7 +114,7 @@ fn of(version: Option<VersionName>, current: Action, named: Action) -> Action {
 }
 
 impl Store {
-    /// The tags of a version, and what clients call it.
+    /// The tags of a version, and the version's name.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
@@ -138,8 +138,8 @@ impl Store {
         Ok((found.tags, name))
     }
 
-    /// Sets the tags of a version in place of those it has; none removes them. Gives what clients
-    /// call the version.
+    /// Sets the tags of a version and replaces existing ones; an empty set removes them. Returns
+    /// the version's name.
     ///
     /// # Errors
     /// As [`Store::get_tags`]; [`ErrorKind::InvalidArgument`] for tags beyond the limits.
@@ -175,7 +175,7 @@ impl Store {
         .await
     }
 
-    /// Removes the tags of a version. Gives what clients call the version.
+    /// Removes the tags of a version. Returns the version's name.
     ///
     /// # Errors
     /// As [`Store::get_tags`].
@@ -205,7 +205,7 @@ impl Store {
         .await
     }
 
-    /// How long a version is kept, if it is.
+    /// The retention of a version, if it has one.
     ///
     /// # Errors
     /// As [`Store::get_tags`]; [`ErrorKind::NotConfigured`] in a bucket without object lock.
@@ -224,11 +224,11 @@ impl Store {
         Ok(found.retention)
     }
 
-    /// Sets how long a version is kept. Time is only ever added, unless it is kept in governance mode
-    /// and the caller may `bypass` that and says so.
+    /// Sets the retention of a version. It can only be extended, except in governance mode by a
+    /// caller who has the right to `bypass` it and asks for that.
     ///
     /// # Errors
-    /// As [`Store::get_retention`]; [`ErrorKind::Locked`] where less than before is wanted;
+    /// As [`Store::get_retention`]; [`ErrorKind::Locked`] for a shorter retention;
     /// [`ErrorKind::InvalidArgument`] for a time in the past.
     pub async fn set_retention(
         &self,
@@ -280,7 +280,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether a version is kept until further notice; `None` when nobody ever said.
+    /// Whether a version has a legal hold; `None` if it was never set.
     ///
     /// # Errors
     /// As [`Store::get_retention`].
@@ -299,7 +299,7 @@ impl Store {
         Ok(found.legal_hold)
     }
 
-    /// Keeps a version until further notice, or lets it go.
+    /// Sets or removes the legal hold of a version.
     ///
     /// # Errors
     /// As [`Store::get_retention`].
@@ -331,7 +331,7 @@ impl Store {
         Ok(())
     }
 
-    /// Sets the tags of a bucket in place of those it has.
+    /// Sets the tags of a bucket and replaces existing ones.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`]; [`ErrorKind::TooLarge`].

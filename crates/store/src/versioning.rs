@@ -1,4 +1,4 @@
-//! What a bucket does with versions: whether it keeps them, and for how long nobody may remove them.
+//! Versioning of a bucket: whether it keeps versions, and how long nobody may remove them.
 
 use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::Bucket;
@@ -26,10 +26,11 @@ impl Store {
             .unwrap_or_default())
     }
 
-    /// Sets whether a bucket keeps versions. It cannot be made as if it never had.
+    /// Sets whether a bucket keeps versions. A bucket cannot return to the state of never having
+    /// kept any.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`]; [`ErrorKind::BucketState`] where object
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`]; [`ErrorKind::BucketState`] if object
     /// lock needs versions.
     pub async fn set_versioning(
         &self,
@@ -60,8 +61,8 @@ impl Store {
             .await
     }
 
-    /// Whether versions may be kept in a bucket by retention and holds, and how long they are when
-    /// nobody says.
+    /// The object lock setting: whether versions may have retention and holds, and the default
+    /// retention.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
@@ -78,13 +79,12 @@ impl Store {
         Ok(found.settings().and_then(|settings| settings.object_lock))
     }
 
-    /// Lets versions of a bucket be kept, and says how long they are when nobody says. It cannot be
-    /// taken away.
+    /// Enables object lock in a bucket, and sets the default retention. It cannot be disabled.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`]; [`ErrorKind::BucketState`] where the bucket
-    /// does not keep versions; [`ErrorKind::InvalidArgument`] for a time of zero or beyond a hundred
-    /// years.
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`]; [`ErrorKind::BucketState`] if the bucket
+    /// does not keep versions; [`ErrorKind::InvalidArgument`] for a time of zero or beyond a
+    /// hundred years.
     pub async fn set_object_lock(
         &self,
         caller: &Caller,
@@ -120,7 +120,7 @@ impl Store {
 }
 
 impl Inner {
-    /// Whether the caller may remove or shorten what is kept in governance mode.
+    /// Whether the caller may delete, or shorten the retention of, a version in governance mode.
     pub(crate) fn may_bypass(
         &self,
         caller: &Caller,

@@ -1,8 +1,8 @@
-//! Background work: sealing, compaction, freeing, sweeping, lifecycle, and looking after disks.
+//! Background work: sealing, compaction, freeing, sweeping, lifecycle, and supervision of disks.
 //!
-//! Each worker is a loop that waits for its cue, does one bounded step and logs what failed; it
-//! tries again later, so an error here costs time and never data. [`Workers::stop`] ends them
-//! between steps.
+//! Each worker is a loop that waits for its trigger, does one bounded step and logs failures. It
+//! tries again later, so an error here costs time and never data. [`Workers::stop`] ends the
+//! workers between steps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// How often the disks are asked for their room.
 const SPACE_EVERY: Duration = Duration::from_secs(5);
 
-/// Blobs freed, or empty directories looked at, in one step.
+/// Blobs freed, or empty directories checked, in one step.
 const STEP: usize = 256;
 
 /// The running workers of a store.
@@ -45,8 +45,8 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts them. `first_new` is the first blob id that this opening of the store mints: the
-    /// sweep touches nothing from there on.
+    /// Starts the workers. `first_new` is the first blob id that this opening of the store assigns.
+    /// The sweep does not touch blobs from this id on.
     #[must_use]
     pub fn start(store: &Store, first_new: BlobId) -> Self {
         let inner = || Arc::clone(&store.inner);
@@ -144,14 +144,14 @@ async fn free(inner: SharedStore) {
     }
 }
 
-/// Blobs that were queued at a time which has not come yet, since the clock was set back, and when
-/// this process saw them first by a clock that is never set.
+/// Blobs that were queued at a time in the future, because the clock was set back, and the
+/// monotonic time at which this process first saw them.
 type FutureBlobs = BTreeMap<UnreferencedBlob, Duration>;
 
-/// Frees blobs whose names are gone since the grace time and that nobody reads. Bytes go before
-/// the record does: a crash in between only repeats the removal. Looks at so many behind `after`
-/// and gives the last one; `None` when there are no more. What is being read is passed over, so that
-/// it does not keep the rest.
+/// Frees blobs whose names were removed before the grace time and that have no readers. Bytes are
+/// deleted before the record. A crash in between only repeats the deletion. It checks a limited
+/// number of blobs behind `after` and returns the last one; `None` when there are no more. Blobs
+/// with readers are skipped, so that they do not delay the rest.
 async fn free_step(
     inner: &SharedStore,
     after: Option<UnreferencedBlob>,
@@ -196,7 +196,7 @@ async fn free_step(
     Ok(last)
 }
 
-/// The first of those whose time is still to come, as far as they have been seen for the grace time.
+/// The first of those blobs with a time in the future that have been seen for the grace time.
 async fn ripe_ahead(inner: &SharedStore, ahead: &mut FutureBlobs) -> Result<Vec<UnreferencedBlob>> {
     let now = UnreferencedBlob {
         since: inner.env.clock.now(),
@@ -231,10 +231,10 @@ async fn space(inner: SharedStore) {
     }
 }
 
-/// Sweeps each disk once after it was found, and again whenever it comes back from an absence.
+/// Sweeps each disk once after it was found, and again whenever it returns from an absence.
 ///
-/// Not while it is undecided what becomes of blobs that a rebuilt catalog does not name: that is
-/// decided while nothing is served.
+/// It does not run until it is decided what happens with blobs that a rebuilt catalog does not
+/// name. That is decided while the store is not served.
 async fn sweep(inner: SharedStore, first_new: BlobId) {
     loop {
         match inner.rebuilt().await {
@@ -299,7 +299,7 @@ async fn sweep(inner: SharedStore, first_new: BlobId) {
     }
 }
 
-/// What a sweep may do with a blob's files.
+/// The rule of a sweep for a blob's files.
 async fn known(inner: &SharedStore, lost: &[(u64, u64)], blob: BlobId) -> Result<BlobStatus> {
     // In this order: a segment leaves the memory only once its record is visible.
     if inner.segments.is_unsealed(blob) {

@@ -4,8 +4,8 @@ use core::fmt;
 use core::time::Duration;
 use std::error::Error as StdError;
 
-/// What went wrong, as far as a client can act on it. Closed on purpose: each front maps it to its
-/// wire with an exhaustive match, so that a new kind must be decided on everywhere.
+/// The kind of an error, as far as a client can act on it. Closed on purpose: each front maps it to
+/// its wire with an exhaustive match, so that a new kind must be decided on everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The bucket does not exist.
@@ -20,7 +20,7 @@ pub enum ErrorKind {
     Locked,
     /// The bucket's settings do not go with this; they can be changed.
     BucketState,
-    /// The bucket is not set up for this, and the request makes no sense without.
+    /// The bucket lacks the required configuration, and the request makes no sense without it.
     NotConfigured,
     /// There is no storage class of that name.
     NoSuchStorageClass,
@@ -30,23 +30,23 @@ pub enum ErrorKind {
     AlreadyExists,
     /// The bucket exists and the caller owns it.
     AlreadyOwned,
-    /// A directory where a file was meant.
+    /// The name is a directory; a file was expected.
     IsADirectory,
-    /// A file where a directory was meant.
+    /// The name is a file; a directory was expected.
     NotADirectory,
     /// The bucket or directory still holds something.
     NotEmpty,
     /// The caller may not do this.
     Denied,
-    /// The caller is nobody, or could not prove who they are.
+    /// The caller is anonymous, or could not prove the identity.
     Unauthenticated,
     /// A condition of the request does not hold.
     Precondition,
-    /// A condition of a read holds: what the client has is current.
+    /// A condition of a read holds: the client's copy is current.
     NotModified,
     /// The request makes no sense.
     InvalidArgument,
-    /// A policy document that is not one, or says what is not known.
+    /// A policy document that is malformed, or has unknown elements.
     MalformedPolicy,
     /// The bucket has no access control lists: its owner owns everything in it.
     AclsDisabled,
@@ -94,7 +94,7 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// An error with the path or id it is about and where it came from.
+/// An error with its path or id and its cause.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -107,7 +107,7 @@ pub struct Error {
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 impl Error {
-    /// An error of `kind`; `message` says what happened, to which path or id.
+    /// An error of `kind`; `message` says what failed, for which path or id.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -131,34 +131,34 @@ impl Error {
         }
     }
 
-    /// Puts what was being done in front of the message.
+    /// Puts the operation in progress in front of the message.
     #[must_use]
     pub fn context(mut self, doing: impl fmt::Display) -> Self {
         self.message = format!("{doing}: {}", self.message);
         self
     }
 
-    /// The same, with the word that nothing was changed and nothing will be, which the kind alone
-    /// may leave open.
+    /// Marks the error: nothing was changed and nothing will be. The kind alone may leave this
+    /// open.
     #[must_use]
     pub fn unchanged(mut self) -> Self {
         self.unchanged = true;
         self
     }
 
-    /// Whether it is known that nothing was changed; see [`Error::unchanged`].
+    /// Whether certainly nothing was changed; see [`Error::unchanged`].
     #[must_use]
     pub fn left_unchanged(&self) -> bool {
         self.unchanged
     }
 
-    /// What went wrong.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What happened, in words, without the cause.
+    /// The text of the error, without the cause.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message

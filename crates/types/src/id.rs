@@ -149,7 +149,7 @@ id64!(
     TenantId
 );
 
-/// A pool's number in the catalog; its name and disks stand in the configuration.
+/// A pool's number in the catalog; its name and disks are in the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(transparent)]
 pub struct PoolId(#[n(0)] pub u32);

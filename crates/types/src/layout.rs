@@ -9,8 +9,8 @@ use thiserror::Error;
 /// Bytes of a page: the unit of checksums at rest (RECORDS.md section 6).
 pub const PAGE_BYTES: usize = 4096;
 
-/// Default stripe unit. Small enough that a sparse read touches one shard, large enough that a
-/// megabyte moves in few pieces (STYLE.md section 4.3).
+/// Default stripe unit. It is small enough that a sparse read touches one shard, and large enough
+/// that a megabyte moves in few pieces (STYLE.md section 4.3).
 pub const STRIPE_UNIT_BYTES_DEFAULT: u32 = 64 * 1024;
 
 /// k data shards, m parity shards, and the bytes of one shard in one stripe.
@@ -70,7 +70,7 @@ impl Layout {
         self.k as u64 * self.unit as u64
     }
 
-    /// The default for a pool of `disks` disks: 4+2 from six, 8+3 from eleven, and so down to 1+0
+    /// The default for a pool of `disks` disks: 4+2 from six, 8+3 from eleven, and less down to 1+0
     /// (DESIGN.md section 5).
     #[must_use]
     pub fn default_for(disks: usize) -> Self {
@@ -89,8 +89,9 @@ impl Layout {
         }
     }
 
-    /// The layout for a write while only `live` disks answer: m unchanged, k as large as fits and
-    /// no larger than usual. `None` when fewer than m+1 disks live (RECORDS.md section 6).
+    /// The layout for a write while only `live` disks answer. m is unchanged, and k is as large as
+    /// fits and no larger than usual. `None` when fewer than m+1 disks are alive (RECORDS.md
+    /// section 6).
     #[must_use]
     pub fn narrowed_to(&self, live: usize) -> Option<Self> {
         let k = live.checked_sub(self.m as usize).filter(|&k| k >= 1)?;

@@ -1,7 +1,7 @@
-//! The words of Dewar: ids, names, ranges, layouts, error kinds. No I/O, no async.
+//! The shared vocabulary of Dewar: ids, names, ranges, layouts, error kinds. No I/O, no async.
 //!
-//! Every crate depends on this one and this one depends on none of them, so a type stands
-//! here only when two layers must agree on it.
+//! Every crate depends on this one and this one depends on none of them. A type is therefore here
+//! only if two layers must agree on it.
 
 mod error;
 mod id;

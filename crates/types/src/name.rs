@@ -11,7 +11,7 @@ pub const KEY_BYTES_MAX: usize = 1024;
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[error("{name:?} is not a valid {what}: {reason}")]
 pub struct NameError {
-    /// What kind of name was meant.
+    /// The kind of name that was expected.
     pub what: &'static str,
     /// The name, cut to 128 characters.
     pub name: String,
@@ -88,8 +88,8 @@ impl ObjectKey {
         &self.0
     }
 
-    /// The directory names on the way, then the name of the entry; empty segments are names
-    /// (RECORDS.md section 1). `a//b/` gives `["a", "", "b"]` and `""`.
+    /// The names of the directories on the path, then the name of the entry; empty segments are
+    /// names (RECORDS.md section 1). `a//b/` gives `["a", "", "b"]` and `""`.
     #[must_use]
     pub fn split(&self) -> (Vec<&str>, &str) {
         let mut dirs: Vec<&str> = self.0.split('/').collect();

@@ -1,4 +1,4 @@
-//! Byte ranges: what a client asked for, and what that means for an object of known size.
+//! Byte ranges: as a client requests them, and as they apply to an object of known size.
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -34,7 +34,7 @@ impl ByteRange {
     }
 }
 
-/// A range as asked for, before the size of the object is known (RFC 9110 section 14.1.2).
+/// A requested range, before the size of the object is known (RFC 9110 section 14.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeSpec {
     /// `first-last`, both included; `last` may lie beyond the end.
@@ -46,7 +46,7 @@ pub enum RangeSpec {
 }
 
 impl RangeSpec {
-    /// The bytes meant in an object of `size` bytes.
+    /// The bytes of the range in an object of `size` bytes.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidRange`] when no byte of the object lies in the range.

@@ -1,15 +1,15 @@
-//! What a request is called, from the socket to the disks.
+//! The id of a request, from the socket to the disks.
 
 use core::fmt;
 
-/// A request's id: one for its log lines, for the client and for errors. The listener that accepts a
-/// request gives it, as an extension of the request.
+/// A request's id: one for its log lines, for the client and for errors. The listener that accepts
+/// a request sets it, as an extension of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(pub u64);
 
 impl RequestId {
-    /// The `count`th id of a process that began with a random `key`: a bijection, so that no two of
-    /// a process are equal and neighbours are told apart at a glance.
+    /// The `count`th id of a process that began with a random `key`. It is a bijection, so no two
+    /// ids of a process are equal, and consecutive ids look different.
     #[must_use]
     pub const fn nth(key: u64, count: u64) -> Self {
         let mut x = count.wrapping_add(key);

@@ -1,17 +1,17 @@
-//! What clients call a version of an object.
+//! The name by which clients refer to a version of an object.
 
 use core::fmt;
 use core::str::FromStr;
 
 use crate::{IdError, VersionId};
 
-/// A version by its name. Versions that were written while their bucket kept none all have the same,
-/// `null`, and there is at most one of them for a key.
+/// A version by its name. Versions that were written while their bucket kept no versions have the
+/// name `null`. There is at most one of them for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VersionName {
     /// The version without a name of its own.
     Null,
-    /// One that was written while the bucket kept versions.
+    /// A version that was written while the bucket kept versions.
     Id(VersionId),
 }
 

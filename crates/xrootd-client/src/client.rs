@@ -1,4 +1,4 @@
-//! Opening files wherever servers say they are.
+//! Opening files on the servers to which redirections lead.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::file::File;
 use crate::options::{Identity, Options};
 use crate::resolve::{Resolver, SystemResolver};
 
-/// What every connection is made with.
+/// The settings of every connection that the client opens.
 #[derive(Clone)]
 pub struct Client {
-    /// Gives the addresses of every server that is asked.
+    /// Resolves the addresses of every server.
     pub resolver: Arc<dyn Resolver>,
-    /// Whose certificates are believed; without it nothing can be encrypted.
+    /// TLS settings with the trusted certificates; without them nothing can be encrypted.
     pub tls: Option<Arc<ClientConfig>>,
-    /// What is shown of oneself.
+    /// Identity that the client presents to servers.
     pub identity: Identity,
     /// Deadlines and limits.
     pub options: Options,
@@ -48,10 +48,10 @@ impl Client {
         Connection::open(place, &*self.resolver, tls, &self.identity, self.options).await
     }
 
-    /// Opens a file, on that server or on another one that it names.
+    /// Opens a file, on that server or on another one to which it redirects.
     ///
     /// # Errors
-    /// As for every request; [`Error::Redirects`] for too many, or for a circle.
+    /// As for every request; [`Error::Redirects`] for too many redirections, or for a circle.
     pub async fn open(&self, place: &Endpoint, open: &Open) -> Result<File> {
         let (mut place, mut open) = (place.clone(), open.clone());
         let mut been = BTreeSet::new();

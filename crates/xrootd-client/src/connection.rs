@@ -42,11 +42,11 @@ struct Inner {
     pages: bool,
     flags: u32,
     session: SessionId,
-    /// Where the server was reached; its other connections go there too.
+    /// Address of the server; its other connections use the same.
     address: SocketAddr,
-    /// Numbers of connections that are bound to the session beside the first.
+    /// Numbers of further connections that are bound to the session.
     bound: Mutex<Vec<u8>>,
-    /// Whose turn it is.
+    /// Counter that selects the next connection.
     turn: AtomicUsize,
     _end: DropGuard,
 }
@@ -67,10 +67,10 @@ impl Drop for UnsentRequest<'_> {
 }
 
 impl Connection {
-    /// Resolves, connects, encrypts where both sides can, and logs in.
+    /// Resolves, connects, encrypts if both sides can, and logs in.
     ///
     /// # Errors
-    /// What went wrong; [`Error::Timeout`] after [`Options::connect_time`].
+    /// The error of the failed step; [`Error::Timeout`] after [`Options::connect_time`].
     pub async fn open(
         place: &Endpoint,
         resolver: &dyn Resolver,
@@ -120,11 +120,12 @@ impl Connection {
         }
     }
 
-    /// Binds another connection to the session, to the same address. From then on what files are read in
-    /// comes on all of them in turn. When one ends, the session does.
+    /// Binds another connection to the session, to the same address. From then on, data that files
+    /// read comes on all of them in turn. When one ends, the session ends.
     ///
     /// # Errors
-    /// As [`Connection::open`], or the server wants no more of them; the session goes on as it was.
+    /// As [`Connection::open`], or the server refuses further connections; the session continues
+    /// without it.
     pub async fn bind(&self, tls: Option<&Arc<ClientConfig>>) -> Result<()> {
         let inner = &self.inner;
         let limit = inner.options.connect_time;
@@ -160,7 +161,7 @@ impl Connection {
         self.inner.secure
     }
 
-    /// Whether nobody on the way can read what is sent: it is encrypted, or stays on this machine.
+    /// Whether no third party can read the traffic: it is encrypted, or stays on this machine.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.inner.secure || self.inner.local
@@ -172,7 +173,7 @@ impl Connection {
         self.inner.pages
     }
 
-    /// What the server says it can: bits of [`dewar_xrootd_proto::options::server`].
+    /// The capabilities of the server: bits of [`dewar_xrootd_proto::options::server`].
     #[must_use]
     pub fn flags(&self) -> u32 {
         self.inner.flags
@@ -189,8 +190,8 @@ impl Connection {
         self.inner.shared.cut.cancelled().await;
     }
 
-    /// Bytes that came and were asked for, on all connections of the session, those of replies included that
-    /// are not whole yet.
+    /// Requested bytes that came, on all connections of the session. Includes bytes of incomplete
+    /// replies.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.inner.shared.received()
@@ -327,10 +328,11 @@ impl Connection {
         Ok(text.trim_end_matches(['\0', '\n']).to_owned())
     }
 
-    /// What `stat` says of a path.
+    /// The `stat` reply for a path.
     ///
     /// # Errors
-    /// As for every request: [`Error::Server`], [`Error::Redirect`]; what ended the connection.
+    /// As for every request: [`Error::Server`], [`Error::Redirect`]; the error that ended the
+    /// connection.
     pub async fn stat(&self, path: &str) -> Result<StatText> {
         let request = Request::Stat(Stat {
             options: 0,
@@ -342,7 +344,7 @@ impl Connection {
         )?)
     }
 
-    /// The names in a directory with what `stat` says of each; the reply may have `room` bytes.
+    /// The names in a directory with the `stat` reply of each; the reply may have `room` bytes.
     ///
     /// # Errors
     /// As for every request; the server sends anything but pairs of lines.
@@ -367,7 +369,7 @@ impl Connection {
     /// The checksum of a path, as algorithm and value.
     ///
     /// # Errors
-    /// As for every request, [`Error::Server`] where there is none.
+    /// As for every request, [`Error::Server`] if there is none.
     pub async fn checksum(&self, path: &str) -> Result<(String, String)> {
         let request = Request::Query {
             kind: QueryKind::Checksum.number(),
@@ -394,7 +396,7 @@ impl Connection {
         self.text(&request, SMALL_BYTES_MAX).await
     }
 
-    /// What the server counts, as a line of XML.
+    /// The statistics of the server, as a line of XML.
     ///
     /// # Errors
     /// As for every request.

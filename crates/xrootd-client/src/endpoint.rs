@@ -1,4 +1,4 @@
-//! Where servers are.
+//! Addresses of servers.
 
 use std::fmt;
 
@@ -14,7 +14,8 @@ pub struct Endpoint {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// Whether the connection must be encrypted (`roots://`); it is also where both sides can.
+    /// Whether the connection must be encrypted (`roots://`). Other connections are encrypted if
+    /// both sides can.
     pub secure: bool,
 }
 
@@ -51,7 +52,7 @@ impl Endpoint {
         })
     }
 
-    /// Of `root://HOST[:PORT]/PATH[?…]`: the server, and the path with what hangs on it.
+    /// Parses `root://HOST[:PORT]/PATH[?…]` into the server, and the path with its options.
     ///
     /// # Errors
     /// [`Error::BadUrl`].

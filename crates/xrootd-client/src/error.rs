@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Errors of the client.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use thiserror::Error;
 /// Why something was not done.
 #[derive(Clone, Debug, Error)]
 pub enum Error {
-    /// What was given is no address of this protocol.
+    /// The text is no address of this protocol.
     #[error("{0:?} is no address of an XRootD server")]
     BadUrl(String),
-    /// A host that must not be asked.
+    /// A host to which connections are not allowed.
     #[error("{host} may not be asked: {why}")]
     NotAllowed {
         /// As it was named.
@@ -27,7 +27,7 @@ pub enum Error {
         /// Why not.
         why: String,
     },
-    /// Nobody answers there.
+    /// No server answers at this address.
     #[error("{host} cannot be reached: {why}")]
     Connect {
         /// As it was named.
@@ -43,7 +43,7 @@ pub enum Error {
         /// Why not.
         why: String,
     },
-    /// The server lets nobody in who can show no more than this client can.
+    /// The server accepts none of the proofs of identity that this client has.
     #[error("{host} lets nobody in with what there is to show: {why}")]
     Login {
         /// As it was named.
@@ -62,7 +62,7 @@ pub enum Error {
     /// Something took too long.
     #[error("{what} took more than {} s", limit.as_secs())]
     Timeout {
-        /// What did.
+        /// The operation that took too long.
         what: &'static str,
         /// How long it might have taken.
         limit: Duration,
@@ -73,24 +73,24 @@ pub enum Error {
     /// The server does not speak the protocol.
     #[error("the server broke the protocol: {0}")]
     Protocol(String),
-    /// The server says that somebody else should be asked, where that is not followed.
+    /// The server redirects to another one, in a call that does not follow redirections.
     #[error("the server sends its clients to {host}:{port}")]
     Redirect {
-        /// The host, with `?` and what to append to the path.
+        /// The host, with `?` and options to append to the path.
         host: String,
-        /// The port, or a negative number where `host` is a whole URL.
+        /// The port, or a negative number if `host` is a whole URL.
         port: i32,
     },
     /// Servers send each other's clients around.
     #[error("sent to others {0} times, or in a circle")]
     Redirects(usize),
-    /// More or less came than there should be.
+    /// The number of received bytes is wrong.
     #[error("{0}")]
     Data(String),
 }
 
 impl Error {
-    /// The server's reason, where it is one that the protocol names.
+    /// The server's error code, if the protocol defines it.
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
@@ -106,5 +106,5 @@ impl From<DecodeError> for Error {
     }
 }
 
-/// What comes of everything here.
+/// The result of every fallible function here.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -12,8 +12,8 @@ use crate::connection::{Connection, join};
 use crate::error::{Error, Result};
 use crate::limits::{CHUNK_BYTES_MAX, PAGE_RETRIES_MAX};
 
-/// An open file. Dropping it leaves it open on the server until the connection ends; what was
-/// written and not closed is then gone, where the server has it so.
+/// An open file. Dropping it leaves it open on the server until the connection ends. Some servers
+/// then discard bytes that were written to a file that was not closed.
 pub struct File {
     connection: Connection,
     handle: FileHandle,
@@ -21,10 +21,10 @@ pub struct File {
     path: String,
 }
 
-/// Bytes that came in pages, each of which is what its checksum says.
+/// Bytes that came in pages, all of which match their checksums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pages {
-    /// Where in the file they begin.
+    /// Start of the bytes in the file.
     pub offset: u64,
     /// The bytes.
     pub bytes: Bytes,
@@ -33,10 +33,10 @@ pub struct Pages {
 }
 
 impl File {
-    /// Opens it on this very server.
+    /// Opens the file on this server, without following redirections.
     ///
     /// # Errors
-    /// As for every request, with [`Error::Redirect`] where the server names another one.
+    /// As for every request, with [`Error::Redirect`] if the server names another one.
     pub async fn open(connection: &Connection, open: &Open) -> Result<Self> {
         let reply = connection.small(&Request::Open(open.clone())).await?;
         let reply = OpenReply::decode(reply)?;
@@ -49,25 +49,25 @@ impl File {
         })
     }
 
-    /// What `stat` said when it was opened, if that was asked for.
+    /// The `stat` reply of the open, if it was requested.
     #[must_use]
     pub fn opened(&self) -> Option<&StatText> {
         self.stat.as_ref()
     }
 
-    /// Where it is open.
+    /// The connection on which the file is open.
     #[must_use]
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// As what it was opened.
+    /// The path by which it was opened.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What `stat` says of it now.
+    /// The present `stat` reply of the file.
     ///
     /// # Errors
     /// As for every request.
@@ -150,10 +150,10 @@ impl File {
         Ok(out)
     }
 
-    /// The bytes of several places, in their order, as one reply.
+    /// Reads several ranges, in their order, as one reply.
     ///
     /// # Errors
-    /// As for every request; [`Error::Protocol`] where the reply is not what was asked for.
+    /// As for every request; [`Error::Protocol`] if the reply does not match the request.
     pub async fn read_vector(&self, places: &[(u64, u32)]) -> Result<Vec<Bytes>> {
         let mut items = Vec::with_capacity(places.len());
         let mut room = 0;
@@ -192,10 +192,10 @@ impl File {
         self.connection.ask(&request, &[data], 0).await.map(drop)
     }
 
-    /// Writes bytes in pages; those that came damaged are sent again.
+    /// Writes bytes in pages; pages that arrived damaged are sent again.
     ///
     /// # Errors
-    /// As for every request; [`Error::Data`] where a page comes damaged each time.
+    /// As for every request; [`Error::Data`] if a page arrives damaged each time.
     pub async fn write_pages(&self, offset: u64, data: Bytes) -> Result<()> {
         let mut todo = vec![(offset, data.clone())];
         for attempt in 0..=PAGE_RETRIES_MAX {
@@ -257,7 +257,7 @@ impl File {
         })
     }
 
-    /// Waits until what was written before has arrived.
+    /// Waits until earlier writes have arrived.
     ///
     /// # Errors
     /// As for every request.
@@ -269,7 +269,7 @@ impl File {
             .map(drop)
     }
 
-    /// Closes it; what was written is there when this succeeds.
+    /// Closes the file. When this succeeds, the server has all written bytes.
     ///
     /// # Errors
     /// As for every request.

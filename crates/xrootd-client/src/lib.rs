@@ -1,25 +1,25 @@
 //! A small XRootD client on `dewar-xrootd-proto`, for third-party copies, for measuring, and for
 //! tests.
 //!
-//! - A [`Connection`] is a session with one server: handshake, TLS where both sides can, login, and a
-//!   proof (a token over TLS, a name, or the host) where the server wants one. Requests run side by
-//!   side under stream ids of their own; how many may is bounded.
-//!   More connections can be bound to it, on which what is read comes in turns.
+//! - A [`Connection`] is a session with one server: handshake, TLS if both sides can, login, and
+//!   authentication (a token over TLS, a name, or the host) if the server requires it. Requests run
+//!   side by side under stream ids of their own, up to a limit. More connections can be bound to
+//!   it, which carry the read data in turn.
 //! - A [`File`] is open on one connection. Page reads are verified, and page writes send damaged
 //!   pages again.
-//! - A [`Client`] opens files wherever servers say they are. Every server that is connected to is
-//!   first shown to its [`Resolver`], and only the addresses that this gives are used: so one who
-//!   works for others can say where they must not lead him.
+//! - A [`Client`] opens files on the servers to which redirections lead. Before every connection,
+//!   its [`Resolver`] gets the server's name, and only the addresses that it returns are used. A
+//!   program that works for other users can therefore restrict the servers.
 //!
 //! # Limits
-//! Every wait has a deadline ([`Options`]). A reply may have as many bytes as were asked for and not
-//! one more; nothing is taken from a socket beyond it, and on each of a session's connections no more than one
-//! such reply at a time. A server that breaks the protocol or does not
-//! answer in time loses the connection, and everything that waits for it fails.
+//! Every wait has a deadline ([`Options`]). A reply may have at most the requested bytes. No more
+//! is read from a socket, and each connection of a session reads one such reply at a time. A
+//! connection to a server that breaks the protocol or does not answer in time is closed, and
+//! everything that waits for it fails.
 //!
 //! # Cancellation
-//! Every future may be dropped at any point. A request that was sent is then answered to nobody; its
-//! id is used again only after that.
+//! Every future may be dropped at any point. The answer to a request that was sent is then
+//! discarded; its id is reused only after that.
 
 mod client;
 mod connect;

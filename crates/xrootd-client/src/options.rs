@@ -9,19 +9,20 @@ use zeroize::Zeroizing;
 /// How a client behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// For a connection, with TLS and login. Each address that is tried has its share of it.
+    /// For a connection, with TLS and login. Each address that is tried gets a share of it.
     pub connect_time: Duration,
-    /// For a reply, from the request on and anew from whatever the server sends meanwhile, since it may
-    /// have others to send first; what it asks to wait comes on top.
+    /// Limit for a reply, from the request on. It starts again whenever the server sends something,
+    /// since the server may have other replies to send first. A wait that the server asks for is
+    /// added.
     pub request_time: Duration,
-    /// For a reply with everything that is sent before, and that the server asks to wait or announces for
-    /// later.
+    /// For a reply with everything that is sent before it, including waits that the server asks for
+    /// and delayed replies.
     pub wait_time: Duration,
     /// For the next bytes of anything that has begun.
     pub stall_time: Duration,
     /// Requests of one connection that may be under way.
     pub requests_max: usize,
-    /// How often in a row a server may send this client to another one.
+    /// Maximum number of redirections in a row.
     pub redirects_max: usize,
 }
 
@@ -38,7 +39,7 @@ impl Default for Options {
     }
 }
 
-/// A bearer token. Its `Debug` does not tell, and its memory is wiped.
+/// A bearer token. Its `Debug` output does not show it, and its memory is wiped.
 #[derive(Clone)]
 pub struct BearerToken(Arc<Zeroizing<String>>);
 
@@ -62,16 +63,17 @@ impl fmt::Debug for BearerToken {
     }
 }
 
-/// What a client shows of itself.
+/// The identity that a client presents to servers.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// What it calls its user (login, and protocol `unix`).
+    /// Name of the user (login, and protocol `unix`).
     pub user: String,
-    /// A token for servers that want one. It is shown over TLS only.
+    /// A token for servers that require one. It is sent over TLS only.
     pub token: Option<BearerToken>,
     /// The program's name, for the server's log.
     pub program: String,
-    /// Whether it comes for a third-party copy, which servers may let in by the key alone.
+    /// Whether the client comes for a third-party copy; servers may accept such a client by the key
+    /// alone.
     pub third_party: bool,
 }
 

@@ -1,4 +1,5 @@
-//! From names to addresses: the seam at which a server says which ones its clients may lead it to.
+//! Name resolution: the seam at which a server restricts the addresses to which clients may lead
+//! it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,9 +10,8 @@ use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use crate::limits::ADDRESSES_MAX;
 
-/// Gives the addresses of a server, in the order in which they shall be tried. It is asked for every
-/// server that is about to be connected to, those of redirections included, and nothing but what it
-/// gives is connected to.
+/// Returns the addresses of a server, in the order in which they are tried. It is called before
+/// every connection, also after redirections, and only its addresses are used.
 pub trait Resolver: Send + Sync {
     /// # Errors
     /// [`Error::Resolve`], [`Error::NotAllowed`].
@@ -28,7 +28,7 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// The addresses of a server as the system knows them, at most [`ADDRESSES_MAX`].
+/// The addresses of a server from the system's resolver, at most [`ADDRESSES_MAX`].
 ///
 /// # Errors
 /// [`Error::Resolve`], also after `limit`.

@@ -1,9 +1,9 @@
-//! A connection's two directions: one task sends requests, one takes replies apart and hands them
-//! to whoever asked.
+//! A connection's two directions: one task sends requests, another one parses replies and passes
+//! them to the callers.
 //!
-//! A request is a slot under its stream id. The slot says how many bytes its reply may have, so that
-//! nothing is taken from the socket that was not asked for; its id is used again only after the last
-//! frame of its reply, also when nobody waits for it any more. Whatever breaks the protocol ends the
+//! A request is a slot under its stream id. The slot limits the bytes of the reply, so that nothing
+//! is read from the socket that was not requested. The id is reused only after the last frame of
+//! its reply, even if nobody waits for the reply any more. Any violation of the protocol ends the
 //! connection.
 
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub(crate) struct Part {
 pub(crate) enum Event {
     /// The reply comes within so many seconds.
     Later(u32),
-    /// It is there whole: its parts, or what came in their place.
+    /// The complete reply with its parts, or the error in its place.
     End(Reply, Vec<Part>),
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct WireState {
     slots: Mutex<Slots>,
     /// When anything came last.
     heard: Mutex<Instant>,
-    /// Bytes that came and were asked for.
+    /// Requested bytes that came.
     received: AtomicU64,
     pub(crate) cut: CancellationToken,
 }

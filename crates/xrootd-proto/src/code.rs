@@ -1,4 +1,4 @@
-//! The numbers of requests, replies and errors, with the names that the specification gives them.
+//! The numbers of requests, replies and errors, with their names in the specification.
 
 macro_rules! numbers {
     ($(#[$doc:meta])* $name:ident: $repr:ty { $($(#[$item:meta])* $variant:ident = $value:literal, $text:literal;)* }) => {
@@ -88,7 +88,7 @@ numbers! {
 }
 
 numbers! {
-    /// What an unasked message is about; other numbers are history.
+    /// The subject of an unsolicited message; other numbers are obsolete.
     AttnAction: u32 {
         Message = 5002, "asyncms";
         Response = 5008, "asynresp";
@@ -138,7 +138,7 @@ numbers! {
 }
 
 numbers! {
-    /// What a `query` asks for.
+    /// The subject of a `query`.
     QueryKind: u16 {
         Stats = 1, "stats";
         Prepare = 2, "prepare";

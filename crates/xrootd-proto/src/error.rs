@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::ErrorCode;
 
-/// Bytes that are not what they should be.
+/// Bytes that violate the protocol.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum DecodeError {
     /// A length below zero.
@@ -13,7 +13,7 @@ pub enum DecodeError {
     /// More than there may be.
     #[error("{what} of {len} bytes is too long, {max} are allowed")]
     TooLong {
-        /// Of what.
+        /// The violated field.
         what: &'static str,
         /// How much was announced.
         len: usize,
@@ -29,7 +29,7 @@ pub enum DecodeError {
     /// A value that makes no sense.
     #[error("{0} makes no sense")]
     Invalid(&'static str),
-    /// What must be given is not.
+    /// A required field is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
     /// A request that the protocol does not know.
@@ -38,17 +38,17 @@ pub enum DecodeError {
     /// Checksums that do not agree.
     #[error("{what} fails its checksum: {found:08x} for {expected:08x}")]
     Checksum {
-        /// Of what.
+        /// The data with the checksum.
         what: &'static str,
-        /// What was announced.
+        /// The announced checksum.
         expected: u32,
-        /// What it is.
+        /// The computed checksum.
         found: u32,
     },
 }
 
 impl DecodeError {
-    /// What a server says to it.
+    /// The error code that a server sends for it.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {

@@ -2,7 +2,7 @@
 
 use crate::VERSION;
 
-/// What a client sends first. Nothing in it varies.
+/// The first bytes that a client sends. They are constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handshake;
 
@@ -15,7 +15,8 @@ impl Handshake {
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0x07, 0xdc,
     ];
 
-    /// Whether `bytes`, the first of a connection and perhaps not all yet, can still become one.
+    /// Whether `bytes`, the first of a connection and perhaps incomplete, may be the beginning of a
+    /// handshake.
     #[must_use]
     pub fn can_begin_with(bytes: &[u8]) -> bool {
         let len = bytes.len().min(Self::LEN);
@@ -23,12 +24,12 @@ impl Handshake {
     }
 }
 
-/// What a server answers.
+/// A server's answer to the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandshakeReply {
     /// The server's version of the protocol.
     pub version: u32,
-    /// Whether it has files itself, instead of sending clients on.
+    /// Whether it has files itself, instead of redirecting clients.
     pub data_server: bool,
 }
 
@@ -55,7 +56,7 @@ impl HandshakeReply {
         out
     }
 
-    /// Reads one; `None` for anything else.
+    /// Decodes a handshake; `None` for anything else.
     #[must_use]
     pub fn decode(bytes: &[u8; Self::LEN]) -> Option<Self> {
         if bytes[..8] != [0, 0, 0, 0, 0, 0, 0, 8] {

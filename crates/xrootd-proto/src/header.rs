@@ -1,4 +1,4 @@
-//! What every request and every reply begins with.
+//! The header of every request and every reply.
 
 use core::fmt;
 
@@ -8,12 +8,11 @@ use crate::cursor::wire_length;
 use crate::limits;
 use crate::{DecodeError, RequestCode, Status};
 
-/// What a client calls one of its requests; the reply carries it back. Only the client knows what
-/// it means.
+/// A client's id of one of its requests. The reply repeats it. Only the client interprets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub [u8; 2]);
 
-/// What a server calls an open file, within one session.
+/// A server's id of an open file, within one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileHandle(pub [u8; 4]);
 
@@ -31,8 +30,8 @@ impl FileHandle {
     }
 }
 
-/// What a server calls a session. Whoever knows it may bind connections to the session, so it must
-/// not be guessed; its `Debug` does not tell.
+/// A server's id of a session. A client that knows it may bind connections to the session. It must
+/// therefore not be guessable, and its `Debug` output does not show it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct SessionId(pub [u8; 16]);
 
@@ -45,9 +44,9 @@ impl fmt::Debug for SessionId {
 /// The first 24 bytes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader {
-    /// What the client calls it.
+    /// The client's id of the request.
     pub stream: StreamId,
-    /// The request's number; may be one that nobody knows.
+    /// The request's number, which may be unknown.
     pub code: u16,
     /// Arguments of fixed size.
     pub body: [u8; 16],
@@ -59,7 +58,7 @@ impl RequestHeader {
     /// Its length in bytes.
     pub const LEN: usize = 24;
 
-    /// Reads one.
+    /// Decodes a header.
     ///
     /// # Errors
     /// [`DecodeError::NegativeLength`].
@@ -84,7 +83,7 @@ impl RequestHeader {
         out.put_slice(&wire_length(self.len as usize));
     }
 
-    /// What the request is.
+    /// The kind of the request.
     ///
     /// # Errors
     /// [`DecodeError::UnknownRequest`].
@@ -152,7 +151,7 @@ impl RequestHeader {
 pub struct ResponseHeader {
     /// Of which request.
     pub stream: StreamId,
-    /// What kind of reply.
+    /// Kind of the reply.
     pub status: Status,
     /// Bytes that follow.
     pub len: u32,
@@ -162,10 +161,10 @@ impl ResponseHeader {
     /// Its length in bytes.
     pub const LEN: usize = 8;
 
-    /// Reads one.
+    /// Decodes a header.
     ///
     /// # Errors
-    /// [`DecodeError::NegativeLength`]; [`DecodeError::Invalid`] for a status that nobody knows.
+    /// [`DecodeError::NegativeLength`]; [`DecodeError::Invalid`] for an unknown status.
     pub fn decode(bytes: &[u8; Self::LEN]) -> Result<Self, DecodeError> {
         let status = u16::from_be_bytes([bytes[2], bytes[3]]);
         let len = i32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);

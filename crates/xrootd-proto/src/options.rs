@@ -2,7 +2,7 @@
 
 /// Of `open` ([`crate::request::Open::options`]).
 pub mod open {
-    /// Replace what is there.
+    /// Replace an existing file.
     pub const DELETE: u16 = 0x0002;
     /// Ignore rules of use.
     pub const FORCE: u16 = 0x0004;
@@ -14,13 +14,13 @@ pub mod open {
     pub const UPDATE: u16 = 0x0020;
     /// Replies may come later.
     pub const ASYNC: u16 = 0x0040;
-    /// Look again where the file is.
+    /// Look up the place of the file again.
     pub const REFRESH: u16 = 0x0080;
     /// Make directories that are missing.
     pub const MKPATH: u16 = 0x0100;
     /// Only append.
     pub const APPEND: u16 = 0x0200;
-    /// Say what `stat` says.
+    /// Return the `stat` reply.
     pub const RETSTAT: u16 = 0x0400;
     /// Is a replica.
     pub const REPLICA: u16 = 0x0800;
@@ -40,7 +40,7 @@ pub mod open_more {
     pub const DUP: u16 = 0x0001;
     /// On the template's file system.
     pub const SAMEFS: u16 = 0x0002;
-    /// What `stat` says, extended.
+    /// With the extended `stat` reply.
     pub const RETSTATX: u16 = 0x0004;
     /// Around caches.
     pub const DIRECTIO: u16 = 0x0008;
@@ -48,13 +48,13 @@ pub mod open_more {
 
 /// Of `dirlist`.
 pub mod dirlist {
-    /// Only what is online.
+    /// Only online copies.
     pub const ONLINE: u8 = 1;
-    /// With what `stat` says.
+    /// With the `stat` reply.
     pub const STAT: u8 = 2;
-    /// With checksums, and what `stat` says.
+    /// With checksums and the `stat` reply.
     pub const CHECKSUM: u8 = 4;
-    /// With what `stat` says, extended.
+    /// With the extended `stat` reply.
     pub const STATX: u8 = 8;
 }
 
@@ -90,9 +90,9 @@ pub mod fattr {
 pub mod prepare {
     /// Take an earlier one back.
     pub const CANCEL: u8 = 1;
-    /// Tell when it is done.
+    /// Notify the client at the end.
     pub const NOTIFY: u8 = 2;
-    /// Do not tell of errors.
+    /// Do not report errors.
     pub const NOERRS: u8 = 4;
     /// Bring files online.
     pub const STAGE: u8 = 8;
@@ -120,19 +120,19 @@ pub mod writev {
 
 /// Of `protocol` requests.
 pub mod protocol {
-    /// Tell what must be signed.
+    /// Return the requests that must be signed.
     pub const SECREQS: u8 = 0x01;
     /// The client can do TLS.
     pub const ABLE_TLS: u8 = 0x02;
     /// The client wants TLS.
     pub const WANT_TLS: u8 = 0x04;
-    /// Tell what binding needs.
+    /// Return the requirements for binding.
     pub const BIFREQS: u8 = 0x08;
-    /// What comes next: a `bind`.
+    /// The next request is a `bind`.
     pub const EXPECT_BIND: u8 = 1;
-    /// What comes next: a `login`.
+    /// The next request is a `login`.
     pub const EXPECT_LOGIN: u8 = 3;
-    /// What comes next: a third-party copy.
+    /// The next request is a third-party copy.
     pub const EXPECT_TPC: u8 = 4;
 }
 

@@ -1,7 +1,7 @@
-//! Pages: how the bytes of `pgread` and `pgwrite` stand between their checksums.
+//! Pages: the encoding of the bytes of `pgread` and `pgwrite` with their checksums.
 //!
-//! Pages are those of the file: the first is short where the offset is not a page's beginning, the
-//! last where the bytes end. Before each stands its CRC-32C.
+//! Pages are those of the file. The first is short if the offset is not the beginning of a page,
+//! the last is short where the bytes end. The CRC-32C of each page comes before it.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use crc_fast::CrcAlgorithm::Crc32Iscsi;
@@ -21,14 +21,15 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(Crc32Iscsi, bytes) as u32
 }
 
-/// Bytes of the page, or piece of one, that begins at `offset` of a file, out of `left`.
+/// Bytes of the page, or part of one, that begins at `offset` of a file, when `left` bytes are
+/// left.
 #[must_use]
 pub fn page_len(offset: u64, left: usize) -> usize {
     let inside = (offset % PAGE_BYTES as u64) as usize;
     (PAGE_BYTES - inside).min(left)
 }
 
-/// How many pages `len` bytes at `offset` touch.
+/// Number of pages that `len` bytes at `offset` touch.
 #[must_use]
 pub fn page_count(offset: u64, len: usize) -> usize {
     if len == 0 {
@@ -38,13 +39,13 @@ pub fn page_count(offset: u64, len: usize) -> usize {
     (inside + len).div_ceil(PAGE_BYTES)
 }
 
-/// What `len` bytes at `offset` are on the wire, with their checksums.
+/// Length on the wire of `len` bytes at `offset`, with their checksums.
 #[must_use]
 pub fn wire_len(offset: u64, len: usize) -> usize {
     len + page_count(offset, len) * CRC_BYTES
 }
 
-/// How many bytes of a file `wire` bytes of the wire are, that begin at `offset`.
+/// Number of bytes of a file in `wire` bytes of the wire that begin at `offset`.
 ///
 /// # Errors
 /// [`DecodeError::Invalid`] when the last page has a checksum and no bytes.
@@ -69,8 +70,8 @@ pub fn data_len(offset: u64, wire: usize) -> Result<usize, DecodeError> {
     }
 }
 
-/// Pages as they come off the wire, in pieces of any size. Checksums are collected, data is handed
-/// on without a copy where a piece holds it.
+/// Decoder of pages from the wire, in pieces of any size. Checksums are collected. Data is passed
+/// on without a copy if it is in one piece.
 #[derive(Debug)]
 pub struct PageReader {
     offset: u64,
@@ -85,23 +86,23 @@ pub struct PageReader {
     state: crc_fast::Digest,
 }
 
-/// What a piece of the wire brings.
+/// An event in a piece of the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageEvent {
     /// Bytes of the file.
     Data {
-        /// Where they begin.
+        /// Start of the bytes in the file.
         offset: u64,
         /// The bytes.
         bytes: Bytes,
     },
     /// A page, or piece of one, has ended.
     End {
-        /// Where it began.
+        /// Start of the page in the file.
         offset: u64,
         /// Its bytes.
         len: usize,
-        /// Its checksum, if it is what was announced.
+        /// Its checksum, if it is the announced one.
         crc: Option<u32>,
     },
 }
@@ -131,7 +132,7 @@ impl PageReader {
         self.left
     }
 
-    /// Takes a piece of what came; what lies behind the end stays in it.
+    /// Decodes a piece of the input; bytes after the end stay in `piece`.
     pub fn push(&mut self, piece: &mut Bytes, mut event: impl FnMut(PageEvent)) {
         while self.left > 0 && !piece.is_empty() {
             if self.page == 0 {
@@ -168,10 +169,10 @@ impl PageReader {
     }
 }
 
-/// Checks pages that came whole and gives their data back, joined.
+/// Checks complete pages and returns their data, joined.
 ///
 /// # Errors
-/// [`DecodeError::Checksum`] for the first page that is not what it should be; as [`data_len`].
+/// [`DecodeError::Checksum`] for the first page that does not match; as [`data_len`].
 pub fn unwrap_pages(offset: u64, wire: Bytes) -> Result<Bytes, DecodeError> {
     unwrap_summed_pages(offset, wire).map(|(bytes, _)| bytes)
 }
@@ -205,8 +206,8 @@ pub fn unwrap_summed_pages(offset: u64, mut wire: Bytes) -> Result<(Bytes, Vec<u
     Ok((out.freeze(), crcs))
 }
 
-/// Puts checksums before the pages of `data`, which begins at `offset`; nothing is copied but the
-/// checksums. `crc` may know a page's checksum already.
+/// Puts checksums before the pages of `data`, which begins at `offset`; only the checksums are
+/// copied. `crc` may return a page's known checksum.
 pub fn wrap_pages(
     offset: u64,
     data: &[Bytes],

@@ -1,9 +1,9 @@
-//! What may hang on a path: `path?name=value&name=value`.
+//! Options of a path: `path?name=value&name=value`.
 
 use std::borrow::Cow;
 
-/// Cuts what hangs on a path off: `/a/b?oss.asize=1` is `/a/b` and `oss.asize=1`. More question
-/// marks belong to what hangs on it, since clients append without looking.
+/// Splits a path from its options: `/a/b?oss.asize=1` is `/a/b` and `oss.asize=1`. Further question
+/// marks belong to the options, since clients append options without a check.
 #[must_use]
 pub fn split_cgi(path: &str) -> (&str, Cgi<'_>) {
     match path.split_once('?') {
@@ -12,8 +12,8 @@ pub fn split_cgi(path: &str) -> (&str, Cgi<'_>) {
     }
 }
 
-/// Names and values that hang on a path. Nothing is decoded: each value says itself whether it is
-/// percent-encoded.
+/// Options of a path: names and values. Nothing is decoded, since the kind of value determines
+/// whether it is percent-encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cgi<'a>(pub &'a str);
 
@@ -26,7 +26,7 @@ impl<'a> Cgi<'a> {
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
     }
 
-    /// The value of a name; of the first, where it stands more than once.
+    /// The value of a name; the first value if the name occurs more than once.
     #[must_use]
     pub fn get(self, name: &str) -> Option<&'a str> {
         self.pairs()
@@ -34,7 +34,7 @@ impl<'a> Cgi<'a> {
             .map(|(_, value)| value)
     }
 
-    /// The value of a name with its percent-encoding undone; `None` also where that is not text.
+    /// The percent-decoded value of a name; `None` also if that is not text.
     #[must_use]
     pub fn decoded(self, name: &str) -> Option<Cow<'a, str>> {
         let value = self.get(name)?;

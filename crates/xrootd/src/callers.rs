@@ -1,4 +1,4 @@
-//! Who a client is: the one seam between this door and identity.
+//! Identities of clients: the one seam between this door and the identity layer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,31 +31,32 @@ impl Peer {
     }
 }
 
-/// What a session was opened with. Who that is is asked anew for each request, so that what expires,
-/// is revoked or switched off meanwhile counts at once.
+/// The proof of identity with which a session was opened. The caller is determined from it for each
+/// request. Expiry, revocation and disabling therefore take effect at once.
 #[derive(Clone, Debug)]
 pub enum Proof {
-    /// A user who was let in without a secret, or with one that was good for the moment of the login.
+    /// A user who logged in without a secret, or with a secret that was checked only at the login.
     User(UserId),
     /// A bearer token.
     Token(Arc<Secret>),
 }
 
-/// Turns what clients show into callers.
+/// Determines callers from their proofs of identity.
 pub trait Callers: Send + Sync {
-    /// Who a client is without any proof, from where it comes; `None` where it must prove itself.
+    /// The user of a client without a proof, from its address; `None` if it must prove its
+    /// identity.
     fn of_connection<'a>(&'a self, peer: &'a Peer) -> BoxFuture<'a, Result<Option<UserId>>>;
 
-    /// Whether clients may come with bearer tokens.
+    /// Whether clients may use bearer tokens.
     fn takes_tokens(&self) -> BoxFuture<'_, bool>;
 
-    /// Whether clients from there may say themselves which user they are (protocol `unix`).
+    /// Whether clients at this address may name their user without proof (protocol `unix`).
     fn trusts_names(&self, peer: &Peer) -> bool;
 
-    /// The keys with which services prove who they are (protocol `sss`); none where it is not offered.
+    /// The keys of services for the protocol `sss`; empty if it is not offered.
     fn service_keys(&self) -> BoxFuture<'_, Arc<Vec<SssKey>>>;
 
-    /// Who a user is that was named, by the client or by its key.
+    /// The user with a name that the client or its key gave.
     fn by_name<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<UserId>>;
 
     /// Tells of a client that has logged in, in this way.
@@ -64,9 +65,9 @@ pub trait Callers: Send + Sync {
     /// Tells of a client that was not believed.
     fn turned_away(&self, _peer: &Peer, _way: &str, _why: &str) {}
 
-    /// Whoever a proof stands for now.
+    /// The present caller of a proof.
     ///
     /// # Errors
-    /// [`dewar_types::ErrorKind::Unauthenticated`] where it stands for nobody any more.
+    /// [`dewar_types::ErrorKind::Unauthenticated`] if the proof is not valid any more.
     fn caller<'a>(&'a self, proof: &'a Proof, origin: Origin) -> BoxFuture<'a, Result<Caller>>;
 }

@@ -1,4 +1,4 @@
-//! What all connections of this door share.
+//! The state that all connections of this door share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,10 +24,10 @@ use crate::session::{
 use crate::sss::ReplayCache;
 use crate::tpc::{Tpc, TpcConfig};
 
-/// What a door is like.
+/// The configuration of a door.
 #[derive(Clone, Debug, Default)]
 pub struct DoorConfig {
-    /// The site's name, told to clients that ask.
+    /// The site's name for clients that query it.
     pub site: String,
     /// Beginnings of paths that mean others.
     pub translations: Vec<Translation>,
@@ -39,22 +39,23 @@ pub struct DoorConfig {
     pub redirect: Redirect,
 }
 
-/// What clients may take, and how long.
+/// Limits on the resources and times of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DoorLimits {
     /// Files that a session may have open.
     pub files_max: usize,
-    /// Files that an account may write at once; further ones wait.
+    /// Maximum number of files that an account may write at once; further ones wait.
     pub writers_max: usize,
     /// For a connection without a request.
     pub idle_timeout: Duration,
-    /// For the next bytes of a request, and for room to send the next bytes of an answer.
+    /// Maximum wait for the next bytes of a request, and for the socket to take more of an answer.
     pub stall_timeout: Duration,
-    /// For a client to go on with an upload whose connection broke; zero gives it up at once.
+    /// Maximum time until a client resumes an upload whose connection broke. Zero gives the upload
+    /// up at once.
     pub resume_time: Duration,
-    /// Bytes that all connections together may hold, on their way in and on their way out each.
-    /// Beyond, each goes on with little. As many again are for what open files keep in memory;
-    /// beyond, further files wait.
+    /// Maximum bytes that all connections together may hold, once for input and once for output. At
+    /// the limit, each connection continues with little memory. Open files may hold the same
+    /// amount; at that limit, further files wait.
     pub buffer_bytes: usize,
 }
 
@@ -104,7 +105,7 @@ impl RequestCounters {
         }
     }
 
-    /// How often each request came.
+    /// Number of requests of each kind.
     pub fn requests(&self) -> impl Iterator<Item = (RequestCode, u64)> {
         let counts = self.requests.iter().map(|count| count.load(Relaxed));
         RequestCode::ALL.iter().copied().zip(counts)
@@ -149,8 +150,8 @@ pub struct Door {
 }
 
 impl Door {
-    /// A door to a store. With `tls`, connections of clients that can are encrypted. Must be called in
-    /// a runtime, in which other servers are watched.
+    /// A door to a store. With `tls`, connections of clients that support it are encrypted. Must be
+    /// called in a runtime, since it watches other servers.
     #[must_use]
     pub fn new(
         store: Store,
@@ -183,7 +184,7 @@ impl Door {
         }
     }
 
-    /// What happened since the start.
+    /// The counters since the start.
     #[must_use]
     pub fn counts(&self) -> &RequestCounters {
         &self.counts
@@ -195,8 +196,8 @@ impl Door {
         self.sessions.lock().len()
     }
 
-    /// For how long new connections are still taken after this server was asked to stop: until those
-    /// who send clients here have noticed, if there are any.
+    /// Time for which new connections are still accepted after this server was asked to stop. It
+    /// lets redirectors notice the stop, if there are any.
     #[must_use]
     pub fn lingers(&self) -> Duration {
         match self.watched.is_watched(self.env.clock.now().secs()) {
@@ -205,7 +206,7 @@ impl Door {
         }
     }
 
-    /// The servers to which clients would be sent and that do not answer.
+    /// The redirection targets that do not answer.
     #[must_use]
     pub fn silent_peers(&self) -> Vec<String> {
         self.peers.silent()

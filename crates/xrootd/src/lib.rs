@@ -2,24 +2,24 @@
 //!
 //! # The way of a request
 //! [`Door::serve`] gets a connection. [`connection`] negotiates (handshake, protocol, TLS), then
-//! reads requests one after the other and lets each run as a task of its own, so that a slow file
-//! holds up nobody; answers leave as they are ready through one outlet. [`session`] keeps who the
-//! client is and its open files. [`ops`] has a file for each group of requests.
+//! reads requests one after the other and runs each as a task of its own, so that a slow file does
+//! not delay the others. Answers are sent through one reply writer as they are ready. [`session`]
+//! keeps the client's identity and its open files. [`ops`] has a file for each group of requests.
 //!
-//! - **Reads** take room from a [`budget`](session::Budget) before they read, and give it back when
-//!   the socket took the bytes. Bytes are verified by the store; page checksums are computed over
-//!   what it verified.
-//! - **Writes** of a file go through a task that owns it ([`session::writer`]), in the order in
-//!   which they came. They appear at `close`, whole; a connection that ends leaves nothing.
-//! - **Third-party copies** ([`tpc`]) are files whose bytes this server fetches itself, and files to
-//!   which a client leaves a key for another server.
+//! - **Reads** reserve memory from a [`budget`](session::Budget) before they read, and release it
+//!   when the socket took the bytes. The store verifies the bytes; page checksums are computed over
+//!   the verified bytes.
+//! - **Writes** of a file go through a task that owns it ([`session::writer`]), in the order of
+//!   their arrival. They appear at `close`, all at once; a connection that ends leaves nothing.
+//! - **Third-party copies** ([`tpc`]) are files whose bytes this server fetches itself, and files
+//!   for which a client leaves a key for another server.
 //! - **Other servers** ([`redirect`]) with the same files take clients over when this one stops, or
 //!   always.
-//! - **Names** are made canonical once ([`path`]), before anything is asked of the store, which
-//!   alone decides who may.
+//! - **Names** are made canonical once ([`path`]), before any call of the store, which alone
+//!   decides about access.
 //!
 //! # Cancellation
-//! When a connection ends its requests are dropped with it. The store runs commits in tasks of
+//! When a connection ends, its requests are dropped with it. The store runs commits in tasks of
 //! their own.
 
 mod callers;

@@ -1,4 +1,4 @@
-//! What is counted of a request.
+//! The measurements of a request.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,7 +13,7 @@ use crate::error::ErrorReply;
 /// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// As it was asked.
+    /// Completed successfully.
     Done,
     /// With an error that is for the client to mend.
     Refused,
@@ -21,7 +21,7 @@ pub enum RequestOutcome {
     Failed,
     /// That it shall come again later.
     Later,
-    /// That another server shall be asked.
+    /// Redirected to another server.
     Elsewhere,
 }
 
@@ -30,17 +30,17 @@ pub enum RequestOutcome {
 pub enum CopyEnd {
     /// The file is there.
     Done,
-    /// By whoever asked for it, or with their connection.
+    /// Cancelled by the client, or by the end of its connection.
     Cancelled,
-    /// The source, or one that it named, is none from where files may be fetched.
+    /// The source, or a server that it named, is not allowed.
     Forbidden,
     /// The source could not be reached, was lost on the way, or was too slow.
     Unreachable,
     /// The source said no.
     Refused,
-    /// What came is not what was announced or what the source's checksum says.
+    /// The received bytes do not match the announced size or the source's checksum.
     Wrong,
-    /// What came could not be stored.
+    /// The received bytes could not be stored.
     Unstored,
 }
 
@@ -71,9 +71,9 @@ impl CopyEnd {
     }
 }
 
-/// Whoever counts what happens at a door.
+/// A counter of the events at a door.
 pub trait Meter: Send + Sync {
-    /// A request was answered, so long after its header came.
+    /// Reports an answered request, and the time since its header came.
     fn answered(&self, request: RequestCode, outcome: RequestOutcome, took: Duration);
 
     /// Bytes of files came.
@@ -91,7 +91,7 @@ pub trait Meter: Send + Sync {
     /// Such a file is there, or never will be.
     fn copy_ended(&self, end: CopyEnd);
 
-    /// A server came with a key to a file of this one, and the key was good or not.
+    /// Reports a server with a key to a file of this one, and whether the key was valid.
     fn key_shown(&self, good: bool);
 }
 

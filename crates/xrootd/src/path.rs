@@ -1,9 +1,9 @@
-//! Paths of the wire made canonical, once, before anything is asked of anybody.
+//! Canonical form of paths from the wire, made once, before any other step.
 //!
-//! Slashes in a row count as one, `.` as nothing and `..` leads up, never above the root. A path
-//! that does not begin with a slash means the same as one that does: clients send either for
-//! `root://host/x`. So keys that S3 made with empty segments, `.` or `..` cannot be named here; nor can those
-//! with control characters, which would end the lines of listings.
+//! Several slashes in a row count as one, `.` as nothing, and `..` goes up, never above the root. A
+//! path that does not begin with a slash means the same as one that does: clients send either for
+//! `root://host/x`. Keys that S3 made with empty segments, `.` or `..` can therefore not be named
+//! here. The same holds for keys with control characters, which would end the lines of listings.
 
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_types::{BucketName, ObjectKey, TenantName};
@@ -41,7 +41,7 @@ pub struct Translation {
 }
 
 impl Translation {
-    /// From `FROM=TO`, both absolute: `/store=/cms/store`.
+    /// Parses `FROM=TO`, both absolute: `/store=/cms/store`.
     #[must_use]
     pub fn parse(rule: &str) -> Option<Self> {
         let (from, to) = rule.split_once('=')?;

@@ -6,7 +6,7 @@ use super::{Tree, Violation};
 use crate::workspace::Package;
 
 const PAGE: &str = "ARCHITECTURE.md";
-/// What the fence of the table says.
+/// The info string of the table's fence.
 const FENCE: &str = "```edges";
 
 /// External crates that only some members may name.

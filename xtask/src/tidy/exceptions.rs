@@ -1,4 +1,4 @@
-//! Who may do what others may not, and why.
+//! Exceptions to the rules, each with its reason.
 
 /// Something that only the files below `path` may do.
 pub(super) struct Exception {

@@ -16,7 +16,7 @@ pub(super) fn check(tree: &Tree, root: &Path) -> Vec<Violation> {
     found
 }
 
-/// What is wrong with a link on the page `path`, if anything.
+/// The problem with a link on the page `path`, if it has one.
 fn broken(tree: &Tree, root: &Path, path: &str, target: &str) -> Option<String> {
     let is_elsewhere = target.contains("://") || target.starts_with("mailto:");
     if is_elsewhere || target.is_empty() {
@@ -38,7 +38,7 @@ fn broken(tree: &Tree, root: &Path, path: &str, target: &str) -> Option<String> 
     Some(format!("the link {target:?} leads to no heading of {file}"))
 }
 
-/// The path of a link relative to the page it stands on; `None` if it leaves the tree.
+/// The path of a link relative to its page; `None` if it leaves the tree.
 fn resolve(page: &str, link: &str) -> Option<String> {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();

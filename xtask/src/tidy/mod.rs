@@ -1,8 +1,8 @@
-//! What must hold of the tree and what no compiler checks. Each check has its file; each finds
-//! [`Violation`]s with a place and a sentence that says what to do.
+//! Rules for the tree that no compiler checks. Each check has its file. A check reports
+//! [`Violation`]s with a place and a sentence that says how to mend it.
 //!
-//! Exceptions are listed with their reason in [`exceptions`], and an exception that nothing needs
-//! any more is a violation itself.
+//! Exceptions are listed with their reason in [`exceptions`]. An exception that is no longer needed
+//! is itself a violation.
 
 mod circles;
 mod edges;
@@ -61,7 +61,7 @@ struct Tree {
 
 /// Folders that are made, not written.
 const MADE: [&str; 4] = ["target", "__pycache__", "node_modules", "artifacts"];
-/// Endings of the files that are looked at.
+/// Suffixes of the files that are checked.
 const ENDINGS: [&str; 4] = ["rs", "md", "py", "toml"];
 
 /// Prints all violations; fails if there are any.

@@ -41,7 +41,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// What stands in the last cell of a line of a table.
+/// The text of the last cell of a line of a table.
 fn last_cell(line: &str) -> Option<&str> {
     let line = line.trim().strip_prefix('|')?.strip_suffix('|')?;
     line.rsplit('|').next().map(str::trim)

@@ -1,4 +1,4 @@
-//! What Rust files may say, and how long they may be.
+//! Rules for the text and the length of Rust files.
 
 use super::exceptions::{self, Exception};
 use super::text::{is_test_file, lines};
@@ -123,7 +123,7 @@ fn names(path: &str, text: &str, used: &mut [bool], found: &mut Vec<Violation>) 
     }
 }
 
-/// Whether the text stands in the code, not as the end of a longer word.
+/// Whether the text occurs in the code, and not as the end of a longer word.
 fn has_name(code: &str, text: &str) -> bool {
     code.match_indices(text).any(|(at, _)| {
         let before = code[..at].chars().next_back();
@@ -131,7 +131,7 @@ fn has_name(code: &str, text: &str) -> bool {
     })
 }
 
-/// Where all fuzz targets are listed.
+/// The list of all fuzz targets.
 const FUZZ_LIST: &str = "crates/fuzz/src/targets.rs";
 
 /// Every `pub fn fuzz_*` is run by the fuzz runner.

@@ -1,4 +1,4 @@
-//! Looks at Rust source line by line: what is a comment, and where the tests begin.
+//! Reads Rust source line by line, and finds comments and the start of tests.
 
 /// One line of a file.
 pub(super) struct Line<'a> {

@@ -1,4 +1,4 @@
-//! Whether somebody may become a role.
+//! The decision whether a caller may assume a role.
 
 use std::cell::OnceCell;
 
@@ -7,9 +7,9 @@ use crate::policy::PrincipalMatch;
 use crate::policy::statement::PolicyRequest;
 use crate::{Action, Caller, Principal, User};
 
-/// Whether a caller may become a role, by the role's trust policy (IAM user guide, "Policies to
-/// grant permissions to assume a role"): whom it names in person may, whom it names by the account
-/// needs a policy of its own for it too.
+/// Decides by a role's trust policy whether a caller may assume the role (IAM user guide, "Policies
+/// to grant permissions to assume a role"). A caller whom the policy names as a user may assume it.
+/// A caller whom it names only by the account also needs a policy of its own that allows it.
 ///
 /// # Errors
 /// [`AccessDenied`].

@@ -1,26 +1,25 @@
-//! The one decision: may this caller do this to that?
+//! The authorization decision: may this caller perform this action on this resource?
 //!
-//! It is asked by the store, once for everything that a verb touches, and by nobody else. In order
-//! (IAM user guide, "Policy evaluation logic"; S3 user guide, "How Amazon S3 authorizes a
-//! request"):
+//! Only the store asks it, once for everything that a verb touches. The rules, in order (IAM user
+//! guide, "Policy evaluation logic"; S3 user guide, "How Amazon S3 authorizes a request"):
 //!
-//! 1. Dewar itself may everything, a disabled user nothing.
-//! 2. A statement that denies ends it, on the bucket or on the user, whatever allows. The one
-//!    exception: a bucket's owner may always change the bucket's policy, unless it asked to be
-//!    locked out, so that a slip in a policy can be mended.
-//! 3. The owner of what is asked for may.
-//! 4. A user of the owner's account may what its own policies allow, or what the bucket's policy
-//!    allows it in person.
-//! 5. Others may what the bucket's policy or an access control list allows, as far as the public
-//!    access block leaves it; users who are not an account of their own need a policy of theirs
-//!    that allows it too.
-//! 6. A policy from who manages the tenant allows in the whole tenant.
+//! 1. Dewar itself may do everything, a disabled user nothing.
+//! 2. A matching statement that denies is final, whether it is on the bucket or on the user. The
+//!    one exception: a bucket's owner may always change the bucket's policy, so that an error in a
+//!    policy can be corrected. An owner can give up this exception.
+//! 3. The owner of the resource may do everything.
+//! 4. A user of the owner's account may do what its own policies allow, or what the bucket's policy
+//!    allows to it by name.
+//! 5. Others may do what the bucket's policy or an access control list allows, within the public
+//!    access block. Users that are not an account of their own also need a policy of their own that
+//!    allows it.
+//! 6. A policy given by the manager of the tenant allows in the whole tenant.
 //! 7. Everything else is denied.
-//! 8. What is allowed so far must lie within what a session or a token is held to: its policy, its
-//!    capabilities. They take away and never give. What a bucket's policy allows to a session by the
-//!    session's own ARN need not lie within the session's policy, which may still deny it.
+//! 8. The policy of a session and the capabilities of a token restrict the result of the rules
+//!    above and never extend it. One exception: permissions that a bucket's policy gives to the
+//!    session's own ARN need not be within the session's policy, which may still deny them.
 //!
-//! An owner on a bucket without policy gets through without an allocation.
+//! The decision for an owner on a bucket without policy allocates no memory.
 
 mod assume;
 
@@ -39,7 +38,7 @@ use crate::{Action, BucketAccess, Caller, Level, Limit, ObjectAccess, Ownership,
 
 pub use assume::assume;
 
-/// What it is done to.
+/// The resource of an action.
 #[derive(Clone, Copy, Debug)]
 pub enum Resource<'a> {
     /// A tenant as a whole: listing one's buckets.
@@ -50,13 +49,13 @@ pub enum Resource<'a> {
         tenant: &'a TenantName,
         /// The bucket's name.
         bucket: &'a str,
-        /// Whose the bucket is: an account.
+        /// The bucket's owner, an account.
         owner: UserId,
-        /// What stands on it; nothing where nothing was ever set.
+        /// The bucket's access settings; `None` if none were ever set.
         access: Option<&'a BucketAccess>,
         /// The key, where the action is about one.
         key: Option<&'a str>,
-        /// The object that is there, where the action is about what is there.
+        /// The existing object, if the action applies to one.
         object: Option<ObjectAccess<'a>>,
     },
     /// A user, group, role or policy.
@@ -67,8 +66,8 @@ pub enum Resource<'a> {
         account: UserId,
         /// As its ARN has it: `user/path/name`.
         path: &'a str,
-        /// Whether it is an account's own user, or belongs to the tenant: only who manages the
-        /// tenant gives and takes rights there.
+        /// Whether it is a user of an account, or belongs to the tenant. Only a manager of the
+        /// tenant gives and takes rights of the latter.
         of_tenant: bool,
     },
 }
@@ -111,7 +110,7 @@ impl fmt::Display for Resource<'_> {
     }
 }
 
-/// What a verb knows of the request that policies may ask for.
+/// The facts about a request that a verb knows and policies may test.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Details<'a> {
     /// When it is decided.
@@ -120,39 +119,40 @@ pub struct Details<'a> {
     pub prefix: Option<&'a str>,
     /// The delimiter of a listing.
     pub delimiter: Option<&'a str>,
-    /// Most keys of a page, as the client asked for, or as a page has where it did not.
+    /// Most keys of a page: the client's number, or the default.
     pub max_keys: Option<usize>,
-    /// From where a copy comes: `bucket/key`, with the tenant before it where that is another than the
+    /// The source of a copy: `bucket/key`, with the tenant before it if it differs from the
     /// target's.
     pub copy_source: Option<&'a str>,
-    /// Which version is meant.
+    /// The version that the request names.
     pub version: Option<&'a str>,
-    /// Tags that the object, bucket or session is to have, where they do not come in a header.
+    /// Tags for the object, bucket or session, where they do not come in a header.
     pub tags: Option<&'a [(String, String)]>,
     /// Tags that the bucket has.
     pub bucket_tags: Option<&'a BTreeMap<String, String>>,
-    /// Whether a write makes an object, or only something that may become one: a part.
+    /// Whether a write creates an object, and not only a part that may become one.
     pub creates: Option<bool>,
-    /// What the object must be for the request to go on, where that does not come in a header.
+    /// The ETag that the object must have for the request to continue, where it does not come in a
+    /// header.
     pub if_match: Option<&'a str>,
-    /// The mode of retention that is asked for in a document, and until when.
+    /// The retention mode and its end, as requested in a document.
     pub retention: Option<(&'a str, Timestamp)>,
-    /// Whether a document asks for a legal hold, or takes it away.
+    /// Whether a document requests a legal hold, or removes it.
     pub legal_hold: Option<bool>,
-    /// Where a new bucket shall be.
+    /// The location of a bucket to be created.
     pub location: Option<&'a str>,
-    /// Who shall own what others write, where a document says it.
+    /// The rule for the owner of objects that others write, where a document sets it.
     pub ownership: Option<Ownership>,
-    /// Whether it is only to be learnt whether something is there, how long it is and what its
-    /// digests are. Whoever may write to a path may know that.
+    /// Whether the request asks only for existence, length and digests. A caller with the right to
+    /// write to a path may know these.
     pub stat: bool,
     /// The name that a session is to have.
     pub role_session: Option<&'a str>,
-    /// What was agreed with who asks, for a role that more than one may become.
+    /// The external id that was agreed with the caller, for a role with several users.
     pub external_id: Option<&'a str>,
-    /// Who somebody is said to be in truth, for a session.
+    /// The source identity: the name of the person behind a session.
     pub source_identity: Option<&'a str>,
-    /// The keys of a session's tags that go on to sessions got with it.
+    /// The keys of session tags that are passed on to sessions made from this one.
     pub transitive: Option<&'a [String]>,
     /// The policy that is to be given or taken.
     pub policy_arn: Option<&'a str>,
@@ -161,7 +161,7 @@ pub struct Details<'a> {
     pub client_trust: bool,
 }
 
-/// The caller may not.
+/// A denied request.
 #[derive(Debug, ThisError, Clone, PartialEq, Eq)]
 #[error("{caller} may not {action} on {resource}: {reason}")]
 pub struct AccessDenied {
@@ -181,7 +181,7 @@ impl AccessDenied {
         }
     }
 
-    /// What decided.
+    /// The reason for the decision.
     #[must_use]
     pub fn reason(&self) -> &Reason {
         &self.reason
@@ -194,7 +194,7 @@ impl From<AccessDenied> for Error {
     }
 }
 
-/// What a decision was, and what decided.
+/// The result of a decision and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// Whether the caller may.
@@ -221,7 +221,7 @@ impl Decision {
     }
 }
 
-/// What decided.
+/// The reason for a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -235,27 +235,27 @@ pub enum Reason {
     TenantAdmin,
     /// A statement of a policy.
     Statement {
-        /// Where the policy stands: `the bucket's policy`, `user ann, policy x`.
+        /// The place of the policy: `the bucket's policy`, `user ann, policy x`.
         source: String,
-        /// What the statement does.
+        /// The effect of the statement.
         effect: Effect,
         /// Its id, if it has one.
         sid: Option<String>,
         /// Its place in the document, from 0.
         index: usize,
-        /// A claim that it asks for and that the caller's session does not carry.
+        /// A claim that the statement tests and that the caller's session does not contain.
         unkept: Option<Box<str>>,
     },
     /// A grant of an access control list.
     Grant {
-        /// Whether the list stands on the object, not on the bucket.
+        /// Whether the list is on the object, not on the bucket.
         on_object: bool,
-        /// What is granted.
+        /// The granted permission.
         permission: Permission,
     },
-    /// The bucket's policy allows it, but is public, which the bucket's block restricts.
+    /// The bucket's policy allows it, but is public, and the public access block restricts it.
     Restricted,
-    /// The bucket lets the caller's account in, but no policy of the user's does.
+    /// The bucket allows the caller's account, but no policy of the user does.
     NoPolicyOfUser,
     /// The policy that was given with the session does not allow it.
     SessionPolicy(String),
@@ -329,7 +329,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What decided, without a copy of anything.
+/// The reason for a decision, without copies.
 enum ReasonRef<'a> {
     System,
     Disabled,
@@ -382,7 +382,7 @@ impl ReasonRef<'_> {
 /// Decides.
 ///
 /// # Errors
-/// [`AccessDenied`] unless something allows it: everything is closed by default.
+/// [`AccessDenied`] unless something allows the action: the default is to deny.
 pub fn authorize(
     caller: &Caller,
     action: Action,
@@ -420,8 +420,8 @@ pub fn explain(
     }
 }
 
-/// Whether a caller who may write an object may do so only where nothing has its name: its token
-/// lets it create and not overwrite. The store holds it to that.
+/// Whether a caller who may write an object may only write new names, because its token allows it
+/// to create and not to overwrite. The store enforces it.
 #[must_use]
 pub fn makes_only_new(caller: &Caller, tenant: &TenantName, bucket: &str, key: &str) -> bool {
     let Some(bounds) = caller.bounds() else {
@@ -450,7 +450,7 @@ pub fn makes_only_new(caller: &Caller, tenant: &TenantName, bucket: &str, key: &
     })
 }
 
-/// What the caller's session or token does not reach to.
+/// The action or resource that the caller's session or token does not cover.
 fn beyond<'a>(ask: &PolicyRequest<'a>) -> Option<ReasonRef<'a>> {
     let bounds = ask.caller.bounds()?;
     bounds.limits.iter().find_map(|limit| match limit {
@@ -478,8 +478,9 @@ fn beyond<'a>(ask: &PolicyRequest<'a>) -> Option<ReasonRef<'a>> {
     })
 }
 
-/// Whether the bucket's policy allows it to the caller's session by its own ARN. That is added to what
-/// the session's policy leaves (IAM user guide, "Session policies"); scopes and caveats still bound it.
+/// Whether the bucket's policy allows it to the caller's session by its own ARN. This right is in
+/// addition to those within the session's policy (IAM user guide, "Session policies"). Scopes and
+/// caveats still restrict it.
 fn is_session_named(ask: &PolicyRequest<'_>) -> bool {
     let Resource::Bucket {
         owner,
@@ -496,8 +497,8 @@ fn is_session_named(ask: &PolicyRequest<'_>) -> bool {
     policy.is_some_and(|policy| policy.allows_session(&ask.of_resource()))
 }
 
-/// Decides: what everybody is asked, then what sessions and tokens are held to, which only takes
-/// away.
+/// Decides: first the rules for every caller, then the restrictions of sessions and tokens, which
+/// only take away.
 fn decide<'a>(ask: &'a PolicyRequest<'a>) -> (bool, ReasonRef<'a>) {
     let (allowed, why) = decide_unbound(ask);
     match allowed.then(|| beyond(ask)).flatten() {
@@ -538,7 +539,7 @@ fn decide_unbound<'a>(ask: &'a PolicyRequest<'a>) -> (bool, ReasonRef<'a>) {
     }
 }
 
-/// What a user's own policies allow.
+/// The decision of a user's own policies.
 struct OwnPolicies<'a> {
     allow: Option<ReasonRef<'a>>,
     /// Of those that reach the whole tenant.
@@ -614,7 +615,8 @@ fn of_identity<'a>(
     }
 }
 
-/// Whether an action gives or takes keys of what it is about, and with them all its rights.
+/// Whether an action adds or removes access keys of its resource, and so all of the resource's
+/// rights.
 fn changes_keys(action: Action) -> bool {
     matches!(
         action,
@@ -622,7 +624,7 @@ fn changes_keys(action: Action) -> bool {
     )
 }
 
-/// Whether an action gives or takes rights of what it is about.
+/// Whether an action adds or removes rights of its resource.
 fn changes_rights(action: Action) -> bool {
     matches!(
         action,
@@ -714,8 +716,7 @@ fn of_bucket<'a>(
     }
 }
 
-/// The grant that lets an account (nothing: nobody in particular) do it, and whether it stands on
-/// the object.
+/// The grant that allows it to an account (`None`: anonymous), and whether it is on the object.
 fn granted(
     action: Action,
     account: Option<UserId>,

@@ -1,14 +1,14 @@
-//! What macaroons are narrowed to.
+//! The caveats that restrict a macaroon.
 //!
-//! | caveat | what |
+//! | caveat | allows |
 //! |---|---|
-//! | `path:/BUCKET/DIRECTORY` | what is there and below; parents may be made and looked at |
+//! | `path:/BUCKET/DIRECTORY` | this path and all below; parents may be created and looked up |
 //! | `activity:DOWNLOAD,LIST` | any of these; of several such caveats, those in all of them |
-//! | `before:2026-11-22T12:00:00Z` | until then |
-//! | `ip:192.0.2.0/24,2001:db8::1` | from any of these addresses |
-//! | `name:ann` | only as long as the holder is called so |
+//! | `before:2026-11-22T12:00:00Z` | use until this time |
+//! | `ip:192.0.2.0/24,2001:db8::1` | use from any of these addresses |
+//! | `name:ann` | use as long as the user has this name |
 //!
-//! The words are those of dCache and XRootD.
+//! The syntax is that of dCache and XRootD.
 
 use dewar_types::{TenantName, Timestamp};
 use thiserror::Error;
@@ -23,7 +23,7 @@ use crate::{Action, Level, Origin};
 /// Why a caveat lets nothing happen.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CaveatError {
-    /// Nobody here knows what it means.
+    /// A caveat of an unknown kind.
     #[error("the caveat {0:?} is not known")]
     Unknown(String),
     /// It cannot be.
@@ -67,10 +67,11 @@ pub struct Caveats {
 }
 
 impl Caveats {
-    /// Reads them.
+    /// Parses the caveats.
     ///
     /// # Errors
-    /// [`CaveatError`] for the first that is not known: what cannot be kept to must not be passed over.
+    /// [`CaveatError`] for the first unknown one: a caveat that cannot be enforced must not be
+    /// ignored.
     pub fn parse(caveats: &[String]) -> Result<Self, CaveatError> {
         let mut all = Self {
             tenant: TenantName::default(),
@@ -126,7 +127,7 @@ impl Caveats {
         self.names.iter().all(|wanted| wanted == name)
     }
 
-    /// Activities that are not known let nothing happen, which is what they are for.
+    /// Unknown activities allow nothing. That is their purpose.
     fn take_activities(&mut self, value: &str) -> Option<()> {
         let mut found = 0;
         for name in value.split(',') {

@@ -1,13 +1,13 @@
-//! Macaroons: bearer tokens that their bearer can narrow by itself (Birgisson et al., "Macaroons: Cookies
-//! with Contextual Caveats", NDSS 2014; the formats of libmacaroons).
+//! Macaroons: bearer tokens that the bearer can restrict without the server (Birgisson et al.,
+//! "Macaroons: Cookies with Contextual Caveats", NDSS 2014; the formats of libmacaroons).
 //!
-//! A macaroon is an identifier and a list of caveats, with a chain of HMAC-SHA256 over them that begins at
-//! a root key. Whoever has it can add a caveat and go on with the chain; nobody can take one off. Here the
-//! identifier is a sealed [`crate::Session`], and the root key its secret: any gateway with the master key can
-//! check one, what its holder may is looked up at each use, and revoking works as for sessions. That secret is
-//! never given out.
+//! A macaroon is an identifier and a list of caveats, with a chain of HMAC-SHA256 over them that
+//! begins at a root key. The bearer can add a caveat and extend the chain. Nobody can remove one.
+//! The identifier is a sealed [`crate::Session`], and the root key is the session's secret, which
+//! is never given out. Any gateway with the master key can therefore verify a macaroon. The rights
+//! of its user are looked up at each use, and revocation works as for sessions.
 //!
-//! Caveats are first-party only, and one that is not known lets nothing happen ([`Caveats`]).
+//! All caveats are first-party. A macaroon with an unknown caveat allows nothing ([`Caveats`]).
 
 mod caveat;
 
@@ -22,7 +22,7 @@ pub use caveat::{CaveatError, Caveats, before_caveat};
 
 use crate::Secret;
 
-/// Longest macaroon in characters: a session of the longest kind as its identifier, and caveats. It fits
+/// Longest macaroon in characters: the longest session as its identifier, and caveats. It fits into
 /// a header.
 const TEXT_CHARS_MAX: usize = 24 * 1024;
 /// Most caveats.
@@ -45,7 +45,7 @@ pub enum MacaroonError {
     /// None, or cut.
     #[error("not a macaroon")]
     Malformed,
-    /// It asks somebody else to agree.
+    /// A caveat that needs the agreement of a third party.
     #[error("the macaroon has a caveat for a third party")]
     ThirdParty,
     /// Too long, or too many caveats.
@@ -102,13 +102,13 @@ impl Macaroon {
         self
     }
 
-    /// What it stands for.
+    /// The identifier.
     #[must_use]
     pub fn identifier(&self) -> &str {
         &self.identifier
     }
 
-    /// What it is narrowed to.
+    /// The caveats.
     #[must_use]
     pub fn caveats(&self) -> &[String] {
         &self.caveats
@@ -124,7 +124,7 @@ impl Macaroon {
         signature.ct_eq(&self.signature).into()
     }
 
-    /// As it goes over the wire: version 1 in base64, which every implementation reads.
+    /// The wire form: version 1 in base64, which every implementation reads.
     #[must_use]
     pub fn text(&self) -> Secret {
         let mut bytes = Vec::new();
@@ -143,7 +143,7 @@ impl Macaroon {
         Secret::new(BASE64.encode(bytes))
     }
 
-    /// Reads one of version 1 or 2 (both binary, in base64).
+    /// Parses a macaroon of version 1 or 2 (both binary, in base64).
     ///
     /// # Errors
     /// [`MacaroonError`].
@@ -300,7 +300,8 @@ fn varint(rest: &mut &[u8]) -> Result<u64, MacaroonError> {
     Err(MacaroonError::Malformed)
 }
 
-/// For the fuzzer: whatever comes is read or refused, and what was read is written as it reads again.
+/// For the fuzzer: every input is parsed or refused, and a parsed macaroon is the same after it was
+/// written and parsed again.
 #[doc(hidden)]
 pub fn fuzz_macaroon(data: &[u8]) {
     if let Ok(macaroon) = Macaroon::parse(&BASE64.encode(data)) {

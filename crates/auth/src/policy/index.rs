@@ -1,9 +1,10 @@
-//! Which statements can speak of a resource at all, found without asking each.
+//! An index of statements by resource, so that a request does not test each statement.
 //!
-//! A statement is filed under what its resources begin with, cut at the last slash before a wildcard:
-//! `atlas/data/*` under `atlas/data/`, `atlas/*.root` under `atlas/`, one without wildcards under its
-//! whole text. A request looks under every directory above its path and under the path itself: as many
-//! places as the path has components, however many statements there are.
+//! A statement is filed under the literal start of its resources, cut at the last slash before a
+//! wildcard: `atlas/data/*` under `atlas/data/`, `atlas/*.root` under `atlas/`. A resource without
+//! wildcards is filed under its whole text. A request looks up every directory above its path, and
+//! the path itself. The number of lookups is the number of path components, however many statements
+//! exist.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! JSON as policies need it read: a name that stands twice in an object is an error, since two
-//! readers could take different ones.
+//! A JSON parser for policies. A duplicate name in an object is an error, because two parsers could
+//! use different ones.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,7 +30,7 @@ impl Node {
         }
     }
 
-    /// Text, or what may stand for it: a number or a truth value without quotes.
+    /// Text, or a number or a truth value without quotes as text.
     pub(crate) fn as_scalar(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Text(text) => Some(Cow::Borrowed(text)),

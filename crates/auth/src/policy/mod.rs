@@ -1,22 +1,22 @@
 //! Policy documents in the language of IAM: statements that allow or deny actions on resources to
 //! principals, under conditions.
 //!
-//! A document is compiled when it is set or read from the catalog and then only asked. Reading is
-//! strict: whatever is not understood is refused with S3's `MalformedPolicy`, since a statement
-//! that is silently ignored is a hole. Sizes are bounded before anything is read.
+//! A document is compiled when it is set or read from the catalog, and then only evaluated. Parsing
+//! is strict: unknown elements are refused with S3's `MalformedPolicy`, because a statement that is
+//! silently ignored is a security hole. Sizes are limited before anything is parsed.
 //!
-//! | here | what |
+//! | module | content |
 //! |---|---|
-//! | `index` | which statements can speak of a path at all |
-//! | `json` | JSON in which no name stands twice |
+//! | `index` | finding the statements that can match a path |
+//! | `json` | JSON without duplicate names |
 //! | `parse` | the document's elements |
 //! | `pattern` | `*`, `?`, `${variables}` in linear time |
 //! | `condition` | operators, keys, values |
-//! | `principal` | who is meant |
-//! | `resource` | what is meant: ARNs with tenants |
-//! | `rewrite` | principals in a text, replaced by others |
-//! | `statement` | whether a statement speaks of a request |
-//! | `truth` | yes, no, and what depends on a claim that was not kept |
+//! | `principal` | the principals of a statement |
+//! | `resource` | the resources of a statement: ARNs with tenants |
+//! | `rewrite` | replacing principals in a text |
+//! | `statement` | matching a statement with a request |
+//! | `truth` | yes, no, and results that depend on a claim that was not kept |
 
 pub(crate) mod condition;
 mod index;
@@ -51,8 +51,8 @@ use statement::PolicyRequest;
 /// Longest policy of a bucket in bytes (S3 user guide: 20 KB).
 pub const BUCKET_POLICY_BYTES_MAX: usize = 20 * 1024;
 
-/// Longest policy of a user, group or role in bytes. IAM's own limits are lower, and count without
-/// white space; what IAM takes, this takes.
+/// Longest policy of a user, group or role in bytes. IAM's own limits are lower and do not count
+/// white space. So every policy that IAM accepts fits.
 pub const IDENTITY_POLICY_BYTES_MAX: usize = 20 * 1024;
 
 /// Why a document is not taken.
@@ -66,25 +66,25 @@ pub enum PolicyError {
     Malformed(String),
 }
 
-/// Where a document stands, which decides what must and what must not be in it.
+/// The place of a document, which decides the elements that it must and must not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyKind<'a> {
     /// On a bucket: statements name principals, and resources of this bucket alone.
     Bucket(&'a str),
-    /// On a bucket, when it was set; what it speaks of is not looked at again.
+    /// On a bucket, when it was set; its resources are not checked again.
     AnyBucket,
     /// On a user, group or role: statements name no principal.
     Identity,
-    /// Who may become a role: statements name principals and no resource.
+    /// The trust policy of a role: statements name principals and no resource.
     Trust,
 }
 
-/// What a statement does.
+/// The effect of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It allows.
     Allow,
-    /// It denies, whatever else allows.
+    /// It denies, even if others allow.
     Deny,
 }
 
@@ -93,7 +93,7 @@ pub enum Effect {
 pub(crate) struct Statement {
     pub(crate) sid: Option<Box<str>>,
     pub(crate) effect: Effect,
-    /// Whom it speaks of; on users, groups and roles: whoever has the policy.
+    /// The principals. On users, groups and roles: the holder of the policy.
     principals: Option<PrincipalSet>,
     actions: ActionSet,
     resources: ResourceSet,
@@ -107,7 +107,7 @@ pub struct Policy {
     /// Those that deny, then those that allow, by place in the document.
     denying: Box<[u32]>,
     allowing: Box<[u32]>,
-    /// Both by what they are about, where there are so many that it pays.
+    /// Indexes of both by resource, if there are enough statements for an index to pay off.
     index: Option<Box<Indexes>>,
     public: bool,
     keyed: bool,
@@ -115,7 +115,7 @@ pub struct Policy {
     charge: Charge,
 }
 
-/// What a policy holds for as long as it is in memory.
+/// The memory that a policy uses as long as it exists.
 #[derive(Clone, Default)]
 struct Charge(
     #[expect(dead_code, reason = "it is only dropped")] Option<Arc<dyn Any + Send + Sync>>,
@@ -145,7 +145,7 @@ struct Indexes {
     allowing: Index,
 }
 
-/// What a policy says about a request.
+/// The verdict of a policy about a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Verdict<'a> {
     pub(crate) deny: Option<(usize, &'a Statement)>,
@@ -157,7 +157,7 @@ impl Policy {
     /// Compiles a document of at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// [`PolicyError`], in words that name the element.
+    /// [`PolicyError`], with the name of the element.
     pub fn parse(text: &str, kind: PolicyKind<'_>, bytes_max: usize) -> Result<Self, PolicyError> {
         if text.len() > bytes_max {
             return Err(PolicyError::TooLong);
@@ -214,7 +214,7 @@ impl Policy {
             + 6 * ALLOCATION_BYTES
     }
 
-    /// The same with something that lives as long as it, like the share of a budget.
+    /// The same policy with an object that lives as long, such as a share of a memory budget.
     #[must_use]
     pub fn with_charge(self, charge: Arc<dyn Any + Send + Sync>) -> Self {
         Self {
@@ -229,44 +229,45 @@ impl Policy {
         self.statements.len()
     }
 
-    /// Whether it allows something to everybody without a condition that leaves only few over (S3
-    /// user guide, "The meaning of public").
+    /// Whether it allows something to everybody, without a condition that matches only few callers
+    /// (S3 user guide, "The meaning of public").
     #[must_use]
     pub fn is_public(&self) -> bool {
         self.public
     }
 
-    /// Whether a statement tells keys of a bucket apart. Where none does, deciding for one key
-    /// decides for all.
+    /// Whether a statement distinguishes keys of the bucket. If none does, the decision for one key
+    /// is valid for all.
     #[must_use]
     pub fn tells_keys_apart(&self) -> bool {
         self.keyed
     }
 
-    /// Whether a statement may ask for a tag, by a key or a variable: those of a bucket are read for
-    /// such policies alone.
+    /// Whether a statement may test a tag, by a key or a variable. The tags of a bucket are read
+    /// for such policies only.
     #[must_use]
     pub fn names_tags(&self) -> bool {
         self.tagged
     }
 
-    /// Whether a statement of it lets in every user of a provider: one that names a provider and asks
-    /// for no claim that tells its users apart. Who means that writes it down: a claim `sub` that is
-    /// like `*`. With `client_trust` a claim that names the client of the token is enough.
+    /// Whether a statement admits every user of a provider: it names a provider and tests no claim
+    /// that distinguishes the provider's users. To admit all users on purpose, test that the claim
+    /// `sub` is like `*`. With `client_trust`, a claim that names the client of the token is
+    /// enough.
     #[must_use]
     pub fn trusts_a_realm(&self, client_trust: bool) -> bool {
         let mut statements = self.statements.iter();
         statements.any(|statement| statement.trusts_a_realm(client_trust))
     }
 
-    /// The claims that it asks for, in conditions and in variables, as `PROVIDER:claim`; one may come
-    /// more than once.
+    /// The claims that the policy tests, in conditions and in variables, as `PROVIDER:claim`. A
+    /// claim may occur more than once.
     pub fn claims(&self) -> impl Iterator<Item = &str> {
         self.statements.iter().flat_map(Statement::claims)
     }
 
-    /// What it says: the first statement that denies, and the first that allows, preferring one
-    /// that means the caller in person.
+    /// The verdict: the first statement that denies, and the first that allows. Statements that
+    /// name the caller as a user are preferred.
     pub(crate) fn verdict(&self, ask: &PolicyRequest<'_>) -> Verdict<'_> {
         match &self.index {
             None => self.evaluate(ask, &self.denying, &self.allowing),

@@ -1,5 +1,5 @@
-//! Reading a document: which elements there are and what they may hold (IAM user guide, "Grammar
-//! of the IAM JSON policy language").
+//! Parsing a document: its elements and their possible values (IAM user guide, "Grammar of the IAM
+//! JSON policy language").
 
 use crate::{Action, ActionSet};
 
@@ -9,10 +9,10 @@ use super::principal::PrincipalSet;
 use super::resource::ResourceSet;
 use super::{Effect, PolicyError, PolicyKind, Statement, condition};
 
-/// Most statements of a document; the size limits it anyway, this says so early.
+/// Most statements of a document. The size limits them too, but this limit is checked earlier.
 const STATEMENTS_MAX: usize = 10_000;
 
-/// What matters for all elements of one document.
+/// The context for parsing all elements of one document.
 pub(super) struct ParseContext<'a> {
     pub(super) kind: PolicyKind<'a>,
     /// Whether the version knows variables.
@@ -69,7 +69,7 @@ pub(super) fn document(text: &str, kind: PolicyKind<'_>) -> Result<Vec<Statement
     Ok(statements)
 }
 
-/// The elements of a statement, as they stand there.
+/// The elements of a statement, unparsed.
 #[derive(Default)]
 struct Elements<'a> {
     sid: Option<&'a Node>,
@@ -195,9 +195,9 @@ fn actions(
     Ok(if negated { set.complement() } else { set })
 }
 
-/// Adds what one pattern stands for. One that stands for nothing is refused where it could only
-/// be a mistake; services that Dewar does not have may be named on users, since documents written
-/// for AWS do.
+/// Adds the actions that one pattern matches. A pattern that matches nothing is refused if it can
+/// only be a mistake. Policies of users may name services that Dewar does not have, because
+/// documents written for AWS do.
 fn add_actions(
     text: &str,
     parsing: &ParseContext<'_>,

@@ -1,21 +1,21 @@
-//! Text with `*`, `?` and policy variables, compared in time linear in the text.
+//! Text with `*`, `?` and policy variables, matched in time linear in the text.
 //!
-//! A pattern is cut at its stars; what stands between two stars is looked for from left to right
-//! and its first place is taken, which is always right when only the order matters. A piece
-//! without `?` is found by the standard library's search, which never looks back; one with `?` by
-//! shift-and, where each character costs one step per 64 characters of the piece. So no pattern
-//! makes a request take time that grows with a product of lengths.
+//! A pattern is cut at its stars. The pieces between stars are searched from left to right, and the
+//! first match of each is taken. This is always correct, because only the order matters. A piece
+//! without `?` is found by the standard library's search, which never backtracks. A piece with `?`
+//! is found by shift-and, at one step per character and per 64 characters of the piece. So no
+//! pattern makes the time of a request grow with a product of lengths.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::condition::Key;
 
-/// What an allocation costs beside its bytes, about.
+/// The approximate cost of an allocation, beside its bytes.
 pub(crate) const ALLOCATION_BYTES: usize = 16;
 use super::truth::Truth;
 
-/// What stands in a pattern.
+/// A piece of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Text(String),
@@ -34,7 +34,7 @@ enum Piece {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OmittedClaim;
 
-/// What variables are replaced by; gives nothing where the request does not say.
+/// The values of variables; `None` where the request has no value.
 pub(crate) type Variables<'a> = &'a dyn Fn(&Key) -> Result<Option<String>, OmittedClaim>;
 
 /// For patterns in which no variable can stand.
@@ -44,7 +44,7 @@ pub(crate) const NO_VARIABLES: Variables<'static> = &|_| Ok(None);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     shape: Shape,
-    /// Whether the case of ASCII letters does not matter; other letters are compared as they are.
+    /// Whether to ignore the case of ASCII letters. Other letters are compared as they are.
     fold: bool,
 }
 
@@ -54,14 +54,14 @@ enum Shape {
     Exact(Box<str>),
     Prefix(Box<str>),
     Glob(Glob),
-    /// With variables, so that each request compiles it anew.
+    /// With variables: each request compiles it again.
     Template(Box<[Piece]>),
 }
 
 /// How a text is read as a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PatternSyntax {
-    /// Whether `*` and `?` stand for others.
+    /// Whether `*` and `?` are wildcards.
     pub(crate) wildcards: bool,
     /// Whether `${…}` is a variable.
     pub(crate) variables: bool,
@@ -69,7 +69,7 @@ pub(crate) struct PatternSyntax {
     pub(crate) fold: bool,
 }
 
-/// What is wrong with a pattern.
+/// The error in a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadVariable(pub(crate) String);
 
@@ -77,7 +77,7 @@ impl Pattern {
     /// Compiles a text.
     ///
     /// # Errors
-    /// When a variable is not closed, or of a name that there is not.
+    /// When a variable is not closed, or has an unknown name.
     pub(crate) fn new(text: &str, reading: PatternSyntax) -> Result<Self, BadVariable> {
         let pieces = pieces(text, reading)?;
         let fold = reading.fold;
@@ -92,7 +92,7 @@ impl Pattern {
         Ok(Self { shape, fold })
     }
 
-    /// A text that stands for itself.
+    /// A pattern that matches only this text.
     pub(crate) fn exact(text: &str) -> Self {
         Self {
             shape: Shape::Exact(text.into()),
@@ -100,7 +100,7 @@ impl Pattern {
         }
     }
 
-    /// Bytes of memory that it takes beside itself.
+    /// Heap memory in bytes, without the object itself.
     pub(crate) fn memory_bytes(&self) -> usize {
         match &self.shape {
             Shape::Any => 0,
@@ -131,7 +131,7 @@ impl Pattern {
         self.shape == Shape::Any
     }
 
-    /// The text that alone it stands for, if it has no wildcard and no variable.
+    /// The text of a pattern without wildcards and variables.
     pub(crate) fn as_exact(&self) -> Option<&str> {
         match &self.shape {
             Shape::Exact(text) => Some(text),
@@ -139,8 +139,8 @@ impl Pattern {
         }
     }
 
-    /// What every text that it stands for begins with, as far as whole components go: up to the last
-    /// slash before a wildcard or variable, or all of it where it has none.
+    /// The common prefix of all matching texts, in whole components: up to the last slash before a
+    /// wildcard or variable, or the whole text if it has none.
     pub(crate) fn start(&self) -> &str {
         let open = match &self.shape {
             Shape::Any => "",
@@ -155,8 +155,8 @@ impl Pattern {
         open.rfind('/').map_or("", |at| &open[..=at])
     }
 
-    /// Whether `text` is one of those that it stands for. A variable that the request does not
-    /// fill matches nothing; one that stands for a claim that was not kept may be any text.
+    /// Whether `text` matches. A variable without a value in the request matches nothing. A
+    /// variable for a claim that was not kept may match any text.
     pub(crate) fn matches(&self, text: &str, variables: Variables<'_>) -> Truth {
         let folded = if self.fold && text.bytes().any(|byte| byte.is_ascii_uppercase()) {
             Cow::Owned(text.to_ascii_lowercase())
@@ -205,7 +205,7 @@ impl Pattern {
     }
 
     /// Whether some text that begins with `prefix` can match, or `prefix` itself without its last
-    /// character (which is a separator). Variables count as `*`.
+    /// character, which is a separator. Variables count as `*`.
     pub(crate) fn may_begin_with(&self, prefix: &str) -> bool {
         let own = prefix.get(..prefix.len().saturating_sub(1)).unwrap_or("");
         let pieces = match &self.shape {
@@ -284,8 +284,8 @@ fn variable(inside: &str) -> Result<Piece, BadVariable> {
     Ok(Piece::Variable { key, default })
 }
 
-/// The pieces with their variables replaced. What replaces them stands for itself: a user whose
-/// name holds a star gains nothing by it.
+/// The pieces with their variables replaced. The values are literal: a star in a user's name is no
+/// wildcard.
 fn filled(pieces: &[Piece], variables: Variables<'_>) -> Result<Option<Vec<Piece>>, OmittedClaim> {
     let mut filled = Vec::with_capacity(pieces.len());
     for piece in pieces {
@@ -300,7 +300,7 @@ fn filled(pieces: &[Piece], variables: Variables<'_>) -> Result<Option<Vec<Piece
     Ok(Some(filled))
 }
 
-/// The pieces with a star for each variable: what they match whatever the variables stand for.
+/// The pieces with a star for each variable. They match every possible value of the variables.
 fn opened(pieces: &[Piece]) -> Vec<Piece> {
     let open = pieces.iter().map(|piece| match piece {
         Piece::Variable { .. } => Piece::Many,
@@ -339,7 +339,7 @@ fn shape(pieces: Vec<Piece>, fold: bool) -> Shape {
 /// A pattern with stars or question marks in any place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Glob {
-    /// What stands between stars, in order; none is empty.
+    /// The segments between stars, in order; none is empty.
     segments: Box<[Segment]>,
     /// Whether it begins with a star.
     open_start: bool,
@@ -357,7 +357,7 @@ enum Segment {
 }
 
 impl Glob {
-    /// The text before the first wildcard, where it can be told.
+    /// The text before the first wildcard, where it is known.
     fn literal_start(&self) -> &str {
         match self.segments.first() {
             Some(Segment::Plain(text)) if !self.open_start => text,
@@ -434,7 +434,7 @@ impl Glob {
         true
     }
 
-    /// See [`Pattern::may_begin_with`]: the positions that the pattern can be in after `prefix`.
+    /// See [`Pattern::may_begin_with`]: the possible positions in the pattern after `prefix`.
     fn may_begin_with(&self, prefix: &str, own: &str) -> bool {
         if self.matches(own) || self.open_start {
             return true;
@@ -463,7 +463,7 @@ impl Segment {
         }
     }
 
-    /// Where it ends, if the text begins with it.
+    /// The end of the segment, if the text begins with it.
     fn at_start(&self, text: &str) -> Option<usize> {
         match self {
             Self::Plain(plain) => text.starts_with(&**plain).then_some(plain.len()),
@@ -480,7 +480,7 @@ impl Segment {
         }
     }
 
-    /// Where it begins, if the text ends with it.
+    /// The start of the segment, if the text ends with it.
     fn at_end(&self, text: &str) -> Option<usize> {
         match self {
             Self::Plain(plain) => text
@@ -493,7 +493,7 @@ impl Segment {
         }
     }
 
-    /// Where its first occurrence ends.
+    /// The end of the segment's first occurrence.
     fn find_end(&self, text: &str) -> Option<usize> {
         match self {
             Self::Plain(plain) => text.find(&**plain).map(|at| at + plain.len()),
@@ -502,8 +502,8 @@ impl Segment {
     }
 }
 
-/// A piece with question marks, and for each of its characters the places where it may stand. Takes
-/// memory that is linear in the piece, however many characters are different.
+/// A piece with question marks, with the possible positions of each of its characters. Its memory
+/// is linear in the piece, however many characters are different.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct WildcardPiece {
     chars: Box<[Option<char>]>,
@@ -513,7 +513,7 @@ struct WildcardPiece {
     others: Box<[u64]>,
 }
 
-/// Where a character stands.
+/// The positions of a character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum CharPositions {
     /// At no more places than a mask has words: these.
@@ -745,7 +745,7 @@ mod tests {
         }
     }
 
-    /// What takes others hours.
+    /// Patterns that take other implementations hours.
     #[test]
     fn hostile_patterns_end() {
         let text = "a".repeat(100_000);

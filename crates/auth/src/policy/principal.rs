@@ -1,4 +1,4 @@
-//! Whom a statement means.
+//! The principals of a statement.
 
 use dewar_types::UserId;
 
@@ -30,8 +30,8 @@ pub(crate) struct PrincipalSet {
 enum Member {
     /// `*`: the nameless too.
     Everyone,
-    /// All of an account, by its id, or of a tenant, by its name (empty: the default one); one
-    /// user or role, by its id.
+    /// All users of an account, by its id, or of a tenant, by its name (empty: the default one);
+    /// one user or role, by its id.
     Account(Box<str>),
     /// A user or role: the account field, and what follows it.
     Arn { account: Box<str>, rest: Box<str> },
@@ -39,7 +39,7 @@ enum Member {
     Canonical(Box<str>),
     /// The users of an issuer.
     Federated(Box<str>),
-    /// A service of AWS: nobody here.
+    /// A service of AWS, which matches no caller here.
     Service,
 }
 
@@ -65,7 +65,7 @@ impl PrincipalSet {
         })
     }
 
-    /// Bytes of memory that it takes beside itself.
+    /// Heap memory in bytes, without the object itself.
     pub(super) fn memory_bytes(&self) -> usize {
         let members = self.members.iter().map(|member| match member {
             Member::Everyone | Member::Service => 0,
@@ -214,7 +214,7 @@ impl Member {
     }
 }
 
-/// Whether a principal that is only an id is the user's, or its role's. Ids are never given twice.
+/// Whether a principal that is only an id is the user's, or its role's. Ids are never reused.
 fn is_unique_id(user: &User, text: &str) -> bool {
     !matches!(user.kind, UserKind::Federated { .. }) && is_id(user.id, text)
 }

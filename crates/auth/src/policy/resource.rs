@@ -1,8 +1,8 @@
-//! What a statement is about: ARNs, whose account field names a tenant.
+//! The resources of a statement: ARNs whose account field names a tenant.
 //!
-//! `arn:aws:s3:::bucket/key` leaves the account empty, as AWS does. On a bucket it then means this
-//! bucket's tenant; on a user, group or role the tenant of whoever has the policy. To speak of a
-//! bucket of another tenant, a policy writes the tenant's name there, or `*`.
+//! `arn:aws:s3:::bucket/key` leaves the account empty, as AWS does. On a bucket, the empty field
+//! means the bucket's tenant. On a user, group or role, it means the tenant of the policy's holder.
+//! To name a bucket of another tenant, a policy writes the tenant's name there, or `*`.
 
 use super::condition::Key;
 use super::condition::value::arn_parts;
@@ -44,7 +44,7 @@ pub(crate) struct ResourceName<'a> {
     pub(crate) account: &'a str,
     /// Whether an empty account field means it.
     pub(crate) at_home: bool,
-    /// What stands behind the account: `bucket/key`, `user/path/name`.
+    /// The part behind the account: `bucket/key`, `user/path/name`.
     pub(crate) path: &'a str,
 }
 
@@ -95,7 +95,7 @@ impl ResourceSet {
         })
     }
 
-    /// Bytes of memory that it takes beside itself.
+    /// Heap memory in bytes, without the object itself.
     pub(super) fn memory_bytes(&self) -> usize {
         let members = self.members.iter().map(|member| match member {
             Member::All => 0,
@@ -108,7 +108,7 @@ impl ResourceSet {
         size_of_val(&*self.members) + members.sum::<usize>() + ALLOCATION_BYTES
     }
 
-    /// What the paths that it holds begin with: see [`Pattern::start`].
+    /// The prefixes of the paths: see [`Pattern::start`].
     pub(super) fn starts(&self) -> Vec<&str> {
         if self.negated {
             return vec![""];

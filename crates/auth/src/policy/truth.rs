@@ -1,14 +1,14 @@
-//! Three-valued logic (Kleene): a test whose outcome depends on a claim that the caller's session does
-//! not carry is neither true nor false.
+//! Three-valued logic (Kleene): a test that depends on a claim which the caller's session does not
+//! contain is neither true nor false.
 
 /// The outcome of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Truth {
-    /// It fails, whatever the missing claim says.
+    /// It fails for every value of the missing claim.
     No,
     /// It depends on what the missing claim says.
     Unknown,
-    /// It holds, whatever the missing claim says.
+    /// It holds for every value of the missing claim.
     Yes,
 }
 
@@ -48,7 +48,7 @@ impl Truth {
         worst
     }
 
-    /// Decides; what depends on a missing claim counts as `presumed`.
+    /// Decides. A result that depends on a missing claim counts as `presumed`.
     pub(crate) fn decide(self, presumed: bool) -> bool {
         match self {
             Self::No => false,

@@ -1,12 +1,13 @@
-//! Sessions: credentials for some hours, which carry all that a gateway must know to check them.
+//! Sessions: credentials for some hours that contain everything a gateway needs to check them.
 //!
-//! A session token is a [`Session`] sealed under a key that is derived from the master key for this
-//! one session, so every gateway that has the master key file can open it, and nobody else can read
-//! or change it. The bytes are drawn in `docs/formats/session.md`. What a role may do is not in it
-//! but looked up anew, so that a change of a role counts at once; revoking is looked up as well.
+//! A session token is a [`Session`] that is sealed under a key derived from the master key for this
+//! session alone. So every gateway with the master key file can open it, and nobody else can read
+//! or change it. The format is described in `docs/formats/session.md`. The token does not contain
+//! the rights of the role: they are looked up at each use, so a change of the role takes effect at
+//! once. Revocations are looked up as well.
 //!
-//! [`Bounds`] is what a session or a token adds to a [`crate::Caller`]: what narrows it, and what
-//! policies may ask of it.
+//! [`Bounds`] is the part that a session or a token adds to a [`crate::Caller`]: its restrictions,
+//! and the facts that policies may test.
 
 mod bounds;
 mod session_token;

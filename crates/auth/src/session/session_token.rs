@@ -24,7 +24,7 @@ const TAG_BYTES: usize = 16;
 /// Longest token in characters.
 const TOKEN_CHARS_MAX: usize = 16 * 1024;
 
-/// What the access keys of sessions begin with.
+/// The prefix of the access keys of sessions.
 pub const SESSION_KEY_PREFIX: &str = "DWST";
 
 const KEY_LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
@@ -40,11 +40,11 @@ pub enum SessionError {
     TooLong,
 }
 
-/// Whom a session speaks for.
+/// The identity of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct SessionPrincipal {
-    /// The id of the role or user, which a later one of the same name does not have.
+    /// The id of the role or user. A later one of the same name has another id.
     #[n(0)]
     pub id: u64,
     /// Its tenant.
@@ -58,7 +58,7 @@ pub struct SessionPrincipal {
     pub session: Option<String>,
 }
 
-/// A session or user that this session comes from; revoking it revokes this.
+/// A session or user from which this session was made. Revoking it also revokes this session.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct ParentCredential {
@@ -76,7 +76,7 @@ pub struct ParentCredential {
     pub issuer: Option<u64>,
 }
 
-/// What a login token said.
+/// The content of a login token.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct TokenFacts {
@@ -86,32 +86,33 @@ pub struct TokenFacts {
     /// Its address.
     #[n(1)]
     pub url: String,
-    /// Whom it speaks of.
+    /// The token's subject.
     #[n(2)]
     pub subject: String,
-    /// Claims that policies may ask for, by `PROVIDER:claim`.
+    /// Claims that policies may test, by `PROVIDER:claim`.
     #[n(3)]
     pub claims: Vec<(String, Vec<String>)>,
-    /// Its capabilities, which bound the session, and the base that they are relative to.
+    /// Its capabilities, which restrict the session, and the path that they are relative to.
     #[n(4)]
     pub scope: Option<(String, String)>,
     /// Whether they are named as SciTokens names them.
     #[n(5)]
     pub scitoken: bool,
-    /// Names, without provider, of claims that the token said and that are not kept here, as
-    /// [`crate::Bounds::unkept`] has them. Releases that did not write it dropped claims without a word.
+    /// Names, without provider, of claims that the token had and that are not kept here, as in
+    /// [`crate::Bounds::unkept`]. Releases that did not write this field dropped claims without a
+    /// record.
     #[n(6)]
     pub unkept: Option<Vec<String>>,
 }
 
-/// What a sealed session is, if not one that signs with a key.
+/// The kind of a sealed session, if it is not one that signs with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum SessionKind {
-    /// What a macaroon stands for.
+    /// The identifier of a macaroon.
     #[n(1)]
     Macaroon,
-    /// The same, of somebody who came with a login token: who that is is for the issuer's rules to say.
+    /// The same, for a caller with a login token. The issuer's rules decide the user.
     #[n(2)]
     MacaroonOfLogin,
 }
@@ -132,10 +133,10 @@ pub struct Session {
     /// When it ends.
     #[n(3)]
     pub expires: Timestamp,
-    /// Whom it speaks for.
+    /// The identity of the session.
     #[n(4)]
     pub became: SessionPrincipal,
-    /// Policies that it is held to, as they were written.
+    /// Policies that restrict the session, as they were written.
     #[n(5)]
     pub policies: Vec<String>,
     /// Its tags.
@@ -144,16 +145,17 @@ pub struct Session {
     /// The keys of those that go on to sessions that come from it.
     #[n(7)]
     pub transitive: Vec<String>,
-    /// What it comes from, the latest last.
+    /// The sessions from which this one was made, the latest last.
     #[n(8)]
     pub parents: Vec<ParentCredential>,
-    /// What the login token said.
+    /// The content of the login token.
     #[n(9)]
     pub token: Option<TokenFacts>,
-    /// Who somebody said to be in truth, which stays so along a chain.
+    /// The source identity that the first session of a chain was given. It stays the same along the
+    /// chain.
     #[n(10)]
     pub source_identity: Option<String>,
-    /// What it is, if not one that signs with a key.
+    /// The kind of session, if it is not one that signs with a key.
     #[n(11)]
     pub kind: Option<SessionKind>,
 }
@@ -237,7 +239,7 @@ impl Session {
         Ok(Secret::new(text))
     }
 
-    /// Opens a token. That it has not expired or been revoked is for the caller to see.
+    /// Opens a token. The caller must check expiry and revocation.
     ///
     /// # Errors
     /// [`SessionError::Malformed`].
@@ -261,7 +263,7 @@ impl Session {
     }
 }
 
-/// A key of its own for each session, so that no nonce is ever used twice with one.
+/// A separate key for each session, so that no nonce is ever used twice with one key.
 fn key_of(keys: &MasterKeys, id: MasterKeyId, salt: &[u8]) -> Option<LessSafeKey> {
     let bytes = keys.derive(id, b"dewar session token\0", salt)?;
     let unbound = UnboundKey::new(&AES_256_GCM, &*bytes).expect("32 bytes are an AES-256 key");
@@ -278,7 +280,7 @@ mod tests {
 
     use super::*;
 
-    /// Master keys of sevens, all else of nines: what the samples were made with.
+    /// Master keys of sevens, everything else of nines: the input of the samples.
     struct Constant;
 
     impl Rng for Constant {
@@ -339,8 +341,8 @@ mod tests {
         assert_eq!(session.seal(&keys, &RealRng), Err(SessionError::TooLong));
     }
 
-    /// Version 1 opens for ever: made by another implementation (Python's `cryptography`) from
-    /// master key 32 x 0x07, salt 24 x 0x09 and the layout in the format page.
+    /// Version 1 must always open. The sample was made by another implementation (Python's
+    /// `cryptography`) from master key 32 x 0x07, salt 24 x 0x09 and the layout in the format page.
     #[test]
     fn a_session_of_version_1_opens() {
         let keys = MasterKeys::generate(&Constant);
@@ -354,8 +356,8 @@ mod tests {
         );
     }
 
-    /// The same of a session with a login token, as release 708fabe wrote it: nothing in it says whether
-    /// all claims are there.
+    /// The same for a session with a login token, as release 708fabe wrote it: it does not record
+    /// whether all claims are there.
     #[test]
     fn a_login_session_without_a_list_of_unkept_claims_opens() {
         let keys = MasterKeys::generate(&Constant);

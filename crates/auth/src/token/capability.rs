@@ -1,17 +1,18 @@
-//! Capabilities: what the scopes of a token let it do (WLCG common JWT profile 1.3, "Scope-based
-//! authorization"; SciTokens 2.0).
+//! Capabilities: the rights that the scopes of a token give (WLCG common JWT profile 1.3,
+//! "Scope-based authorization"; SciTokens 2.0).
 //!
-//! A capability only ever narrows: that the bearer may do it at all is for policies to say. Paths
-//! are compared by components, never as strings: `/foo/bar` covers `/foo/bar` and all below it, and
-//! not `/foo/barbaz`.
+//! A capability only restricts. Policies decide whether the bearer has the right at all. Paths are
+//! compared by components, never as strings: `/foo/bar` covers `/foo/bar` and everything below it,
+//! and not `/foo/barbaz`.
 //!
-//! What the profile leaves open is decided so:
-//! - reading includes listing, since nothing else would; a listing must lie below the path as a
-//!   whole: with `storage.read:/data`, the prefix `data/` may be listed and `dat` may not.
-//! - creating never overwrites and never deletes; renaming needs `storage.modify`, since who made
-//!   the old name is not remembered. Missing parents of the path may be made.
-//! - staging does not read (so since 1.2, whatever `wlcg.ver` says).
-//! - no capability reaches policies, lists of rights, retention or settings of buckets.
+//! The profile leaves some points open. Dewar decides them as follows:
+//! - Reading includes listing, because no other scope would allow it. A listing must be below the
+//!   path as a whole: with `storage.read:/data`, the prefix `data/` may be listed and `dat` may
+//!   not.
+//! - Creating never overwrites and never deletes. Renaming needs `storage.modify`, because the
+//!   creator of the old name is not recorded. Missing parents of the path may be created.
+//! - Staging does not allow reading (as since 1.2, whatever `wlcg.ver` says).
+//! - No capability covers policies, access control lists, retention or settings of buckets.
 
 use dewar_types::TenantName;
 
@@ -22,12 +23,12 @@ use crate::{Action, Details, Level, Resource};
 /// Most capabilities of a token.
 const CAPABILITIES_MAX: usize = 256;
 
-/// What may be done.
+/// A right that a capability gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// Read what is online.
+    /// Reading online data.
     Read,
-    /// Make what is not there.
+    /// Creating new files and directories.
     Create,
     /// Make, overwrite, rename, delete.
     Modify,
@@ -51,7 +52,7 @@ struct Capability {
 pub struct Capabilities {
     tenant: TenantName,
     all: Box<[Capability]>,
-    /// As the token had it, and what it is relative to.
+    /// The scope as in the token, and the path that it is relative to.
     text: Box<str>,
     base: BasePath,
 }
@@ -68,12 +69,12 @@ pub enum CapabilityDecision {
 }
 
 impl Capabilities {
-    /// Takes the capabilities from a scope claim; `None` when there is none in it. `scitoken` says
-    /// whether the names of SciTokens (`read:/…`) count too.
+    /// Parses the capabilities of a scope claim; `None` if it has none. `scitoken` says whether the
+    /// names of SciTokens (`read:/…`) count too.
     ///
     /// # Errors
-    /// [`TokenError::Scope`] for a capability without a path or with one that cannot be: such a
-    /// token is refused as a whole, since it was not meant so.
+    /// [`TokenError::Scope`] for a capability without a path or with an invalid one. The whole
+    /// token is refused then, because it cannot have been meant so.
     pub fn parse(scope: &str, base: &BasePath, scitoken: bool) -> Result<Option<Self>, TokenError> {
         let mut all = Vec::new();
         for word in scope.split_ascii_whitespace() {
@@ -138,7 +139,7 @@ impl Capabilities {
         &self.text
     }
 
-    /// What they are relative to.
+    /// The path that the capabilities are relative to.
     #[must_use]
     pub fn base(&self) -> &BasePath {
         &self.base
@@ -279,7 +280,7 @@ impl Capability {
     }
 }
 
-/// Whether every key that begins with `prefix` is below a path of a bucket and names.
+/// Whether every key that begins with `prefix` is below a path, given by a bucket and names.
 pub(crate) fn covers_listing(path: &[String], bucket: &str, prefix: &str) -> bool {
     let Some((first, rest)) = path.split_first() else {
         return true;
@@ -303,8 +304,8 @@ fn target<'a>(bucket: &'a str, key: &'a str) -> Vec<&'a str> {
     std::iter::once(bucket).chain(key.split('/')).collect()
 }
 
-/// The components of a capability's path, and whether it ends in a slash. `None` for one that is
-/// not absolute, or leads anywhere but down.
+/// The components of a capability's path, and whether it ends in a slash. `None` for a path that is
+/// not absolute, or has components such as `..`.
 fn components(path: &str) -> Option<(Vec<String>, bool)> {
     let rest = path.strip_prefix('/')?;
     if rest.is_empty() {
@@ -326,7 +327,7 @@ fn components(path: &str) -> Option<(Vec<String>, bool)> {
     Some((names.collect::<Option<_>>()?, directory))
 }
 
-/// Percent-decoding; `None` for what is not well formed.
+/// Percent-decoding; `None` for malformed text.
 fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

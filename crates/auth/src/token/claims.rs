@@ -1,4 +1,4 @@
-//! What a token says, once it is proven who says it.
+//! The claims of a token whose issuer is verified.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::TokenError;
 pub struct Claims(Map<String, Value>);
 
 impl Claims {
-    /// Reads a payload.
+    /// Parses a payload.
     ///
     /// # Errors
     /// [`TokenError::Malformed`] when it is no JSON object.
@@ -22,8 +22,8 @@ impl Claims {
         }
     }
 
-    /// A claim by its name; where there is none of it, dots lead into objects, as in
-    /// `realm_access.roles`.
+    /// A claim by its name. If the token has no such claim, dots in the name lead into objects, as
+    /// in `realm_access.roles`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
         if let Some(value) = self.0.get(name) {
@@ -43,7 +43,7 @@ impl Claims {
         self.get(name)?.as_str()
     }
 
-    /// A claim that is seconds since 1970; those after the point do not count.
+    /// A claim in seconds since 1970; fractions are dropped.
     #[must_use]
     pub fn seconds(&self, name: &str) -> Option<i64> {
         let value = self.get(name)?;
@@ -56,8 +56,8 @@ impl Claims {
             .or_else(|| value.as_f64().map(|secs| secs as i64))
     }
 
-    /// The values of a claim: a text, number or truth value is one, an array has several; texts
-    /// with spaces are one. All of them count, however many: a token is at most
+    /// The values of a claim. A text, a number or a truth value is one value, an array has several.
+    /// Texts with spaces are one value. The number is not limited: a token is at most
     /// [`super::TOKEN_BYTES_MAX`] long.
     #[must_use]
     pub fn values(&self, name: &str) -> Vec<Cow<'_, str>> {

@@ -1,4 +1,4 @@
-//! An issuer of tokens, as an administrator describes it, and what its tokens become here.
+//! An issuer of tokens, as an administrator describes it, and the mapping of its tokens to users.
 
 use dewar_types::TenantName;
 
@@ -7,10 +7,10 @@ use super::claims::Claims;
 /// Longest address in bytes.
 const URL_BYTES_MAX: usize = 1024;
 
-/// A part of the namespace that an issuer's capabilities are relative to, and end at.
+/// A part of the namespace to which an issuer's capabilities are relative and confined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BasePath {
-    /// Whose buckets.
+    /// The tenant of the buckets.
     pub tenant: TenantName,
     /// Bucket and directories; empty for all of the tenant.
     pub path: Vec<String>,
@@ -57,7 +57,7 @@ impl BasePath {
     }
 }
 
-/// What a rule makes of a token.
+/// The result of a mapping rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MappingTarget {
     /// This local user: `[TENANT:]NAME`.
@@ -71,9 +71,9 @@ pub enum MappingTarget {
 pub struct MappingRule {
     /// The claim's name; dots lead into objects.
     pub claim: String,
-    /// The value, or an element of it, exactly. `*` at the end stands for anything.
+    /// The exact value, or an element of it. `*` at the end matches any text.
     pub value: String,
-    /// What the token becomes.
+    /// The user or group that the token is mapped to.
     pub becomes: MappingTarget,
 }
 
@@ -89,24 +89,27 @@ impl MappingRule {
     }
 }
 
-/// An issuer that an administrator has let in.
+/// An issuer that an administrator has added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issuer {
-    /// Never given twice; what its users make belongs to it where no rule says otherwise.
+    /// The id, never reused. New objects of the issuer's users belong to it where no rule maps
+    /// them.
     pub id: u64,
     /// Exactly what `iss` says.
     pub url: String,
     /// One of these must be an audience of the token.
     pub audiences: Vec<String>,
-    /// Where its keys are, if not where its metadata says.
+    /// The address of the keys, if it is not the one in the metadata.
     pub keys_url: Option<String>,
-    /// Other origins, `https://host[:port]`, that metadata and keys may be at.
+    /// Other allowed origins of metadata and keys, `https://host[:port]`.
     pub origins: Vec<String>,
     /// The tenant that its users are in.
     pub tenant: TenantName,
-    /// Where its capabilities (`storage.read:/…`) lead and end; without one they give nothing.
+    /// The path that capabilities (`storage.read:/…`) are relative to and confined to. Without it
+    /// they give nothing.
     pub base: Option<BasePath>,
-    /// What its tokens become. The first rule that names a user counts, of those that name groups all.
+    /// The mapping rules. The first rule that names a user applies. All rules that name groups
+    /// apply.
     pub rules: Vec<MappingRule>,
     /// Switched off.
     pub disabled: bool,
@@ -120,8 +123,8 @@ impl Issuer {
     }
 }
 
-/// The name by which policies know a provider: from its URL, from that without scheme, or from an
-/// ARN (`arn:aws:iam::…:oidc-provider/NAME`).
+/// The name of a provider in policies, from its URL, from its URL without scheme, or from an ARN
+/// (`arn:aws:iam::…:oidc-provider/NAME`).
 #[must_use]
 pub fn provider_name(text: &str) -> &str {
     let text = match text.split_once(":oidc-provider/") {
@@ -135,11 +138,11 @@ pub fn provider_name(text: &str) -> &str {
     text.trim_end_matches('/')
 }
 
-/// Whether an address may be asked for keys: `https`, or `http` on an address of this machine. No
-/// credentials, query or fragment in it.
+/// Checks whether keys may be fetched from an address: `https`, or `http` on an address of this
+/// machine. It must not contain credentials, a query or a fragment.
 ///
 /// # Errors
-/// Words that say what is wrong.
+/// The problem, as a text.
 pub fn check_url(url: &str) -> Result<(), String> {
     let wrong = |why: &str| Err(format!("{url:?} {why}"));
     if url.len() > URL_BYTES_MAX || !url.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -164,8 +167,8 @@ pub fn check_url(url: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `https://host[:port]` of an address that [`check_url`] has let pass, lower case, without the
-/// usual port.
+/// `https://host[:port]` of an address that [`check_url`] has accepted, in lower case, without the
+/// default port.
 #[must_use]
 pub fn origin_of(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
@@ -196,8 +199,8 @@ pub fn is_loopback(host: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-/// An audience as it is compared: those that are addresses without a slash at the end and without
-/// the usual port (WLCG profile 1.3, "aud").
+/// An audience in the form for comparison. Addresses lose a slash at the end and the default port
+/// (WLCG profile 1.3, "aud").
 #[must_use]
 pub fn audience(text: &str) -> &str {
     let text = text.trim_end_matches('/');

@@ -1,8 +1,9 @@
-//! A signed token in compact form (RFC 7515 section 7.1), before and after its signature is proven.
+//! A signed token in compact form (RFC 7515 section 7.1), before and after its signature is
+//! verified.
 //!
-//! The list of algorithms is closed: RSA PKCS #1 v1.5 and ECDSA with SHA-2. HMAC (whose "key"
-//! would be a public one) and `none` are not known here at all, and a key verifies only what it is
-//! made for: see [`super::keys`].
+//! The list of algorithms is closed: RSA PKCS #1 v1.5 and ECDSA with SHA-2. HMAC (whose "key" would
+//! be a public one) and `none` are not implemented at all. A key verifies only its own algorithm:
+//! see [`super::keys`].
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,7 +11,7 @@ use serde::Deserialize;
 
 use super::TokenError;
 
-/// Longest token in bytes: those of large collaborations have some 4 KiB.
+/// Longest token in bytes. Tokens of large collaborations have about 4 KiB.
 pub const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
 /// Longest name of a key in bytes.
@@ -59,7 +60,7 @@ impl Algorithm {
     }
 }
 
-/// The part of a header that matters. Everything else is ignored, as RFC 7515 section 4 wants it.
+/// The used part of a header. Everything else is ignored, as RFC 7515 section 4 requires.
 #[derive(Deserialize)]
 struct Header {
     alg: String,
@@ -74,19 +75,19 @@ pub struct Jws<'a> {
     pub algorithm: Algorithm,
     /// With which key.
     pub key_id: Option<String>,
-    /// What is signed: header and payload as they came.
+    /// The signed bytes: header and payload as received.
     pub message: &'a [u8],
-    /// What was signed, decoded.
+    /// The decoded payload.
     pub payload: Vec<u8>,
     /// The signature.
     pub signature: Vec<u8>,
 }
 
 impl<'a> Jws<'a> {
-    /// Takes a token apart.
+    /// Splits and decodes a token.
     ///
     /// # Errors
-    /// [`TokenError::Malformed`]; [`TokenError::Algorithm`] for one that is not allowed.
+    /// [`TokenError::Malformed`]; [`TokenError::Algorithm`] for an algorithm that is not allowed.
     pub fn parse(text: &'a str) -> Result<Self, TokenError> {
         if text.len() > TOKEN_BYTES_MAX {
             return Err(TokenError::Malformed("it is longer than 16 KiB"));

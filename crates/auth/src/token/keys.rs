@@ -1,9 +1,9 @@
-//! An issuer's keys: a JWK set (RFC 7517) as it is published.
+//! An issuer's keys: a published JWK set (RFC 7517).
 //!
-//! A key is kept for one family of algorithms, decided by its type and curve and, where the key
-//! says so, by its `alg`; so no token can choose how a key is used. Keys that are no use here
-//! (encryption keys, other types, RSA below 2048 bits) are left out, not an error: sets are
-//! shared with others.
+//! A key is used for one family of algorithms only. Its type and curve decide the family, together
+//! with its `alg` if it has one. So no token can choose how a key is used. Unusable keys
+//! (encryption keys, other types, RSA below 2048 bits) are left out and are no error, because sets
+//! are shared with other services.
 
 use aws_lc_rs::signature::{
     self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
@@ -71,10 +71,10 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    /// Reads a published set.
+    /// Parses a published set.
     ///
     /// # Errors
-    /// [`TokenError::Keys`] when it is none, or holds no key that could prove a token.
+    /// [`TokenError::Keys`] when it is not a key set, or has no key that can verify a token.
     pub fn parse(bytes: &[u8]) -> Result<Self, TokenError> {
         if bytes.len() > KEY_SET_BYTES_MAX {
             return Err(TokenError::Keys("the key set is longer than 256 KiB"));
@@ -107,7 +107,8 @@ impl KeySet {
         self.keys.is_empty()
     }
 
-    /// Whether a key of this name is there; for tokens without one: whether the set has just one.
+    /// Whether a key of this name exists. For tokens without a name: whether the set has exactly
+    /// one key.
     #[must_use]
     pub fn has(&self, id: Option<&str>) -> bool {
         self.find(id).next().is_some()

@@ -1,19 +1,19 @@
-//! Bearer tokens: what somebody else's signature says of who asks (RFC 7519, WLCG common JWT
+//! Bearer tokens: claims about the caller that an issuer has signed (RFC 7519, WLCG common JWT
 //! profile 1.3, SciTokens 2.0).
 //!
 //! # Order of a check
-//! The token is taken apart; its issuer is looked up by the exact text of `iss`, before anything
-//! else in it counts; its signature is verified with a key of that issuer alone; then audience and
-//! times. Only then does a [`VerifiedToken`] exist, and rules make somebody of it. Where keys come from and
-//! how they are kept is not known here: a check never waits.
+//! The token is parsed. Its issuer is looked up by the exact text of `iss`, before any other claim
+//! is used. Its signature is verified with a key of that issuer alone. Audience and times are
+//! checked last. Only then does a [`VerifiedToken`] exist, and rules map it to a user. This module does not
+//! fetch or cache keys: a check never waits.
 //!
-//! | here | what |
+//! | module | content |
 //! |---|---|
 //! | `jws` | the three parts, the closed list of algorithms |
 //! | `keys` | an issuer's published keys |
-//! | `claims` | what a token says |
-//! | `capability` | `storage.*` scopes: what a token narrows its bearer to |
-//! | `issuer` | who may issue, what its tokens become |
+//! | `claims` | the claims of a token |
+//! | `capability` | `storage.*` scopes, which restrict the bearer |
+//! | `issuer` | configured issuers and their mapping rules |
 
 mod capability;
 mod claims;
@@ -41,16 +41,16 @@ pub use keys::{KEY_SET_BYTES_MAX, KeySet};
 /// How far the clocks of issuers may be off, in seconds.
 pub const SKEW_SECS: i64 = 60;
 
-/// The audience that stands for every storage of WLCG; it counts where the issuer's entry lists it.
+/// The audience for every storage of WLCG. It is accepted if the issuer's entry lists it.
 pub const ANY_WLCG: &str = "https://wlcg.cern.ch/jwt/v1/any";
 
-/// How long a token may be good for, from `iat` to `exp`, where nothing else is set.
+/// Default limit on the lifetime of a token, from `iat` to `exp`.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Longest subject in bytes.
 const SUBJECT_BYTES_MAX: usize = 512;
 
-/// Why a token is not taken. None of these holds a token or a part of a signature.
+/// The reason why a token is refused. It contains no token and no part of a signature.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TokenError {
     /// No token, or one that cannot be read.
@@ -59,7 +59,7 @@ pub enum TokenError {
     /// Signed in a way that is not allowed.
     #[error("the token is signed with {0:?}; RS256, ES256 and their longer siblings are allowed")]
     Algorithm(String),
-    /// Of an issuer that nobody has let in, or that is switched off.
+    /// From an issuer that is not configured, or that is switched off.
     #[error("the token's issuer {0:?} is not known here")]
     UnknownIssuer(String),
     /// Signed with a key that the issuer does not publish.
@@ -82,9 +82,9 @@ pub enum TokenError {
     /// Not for this service.
     #[error("the token is for {found:?}, not for {wanted:?}")]
     Audience {
-        /// Whom it is for.
+        /// The audiences of the token.
         found: Vec<String>,
-        /// Whom it should be for.
+        /// The expected audiences.
         wanted: Vec<String>,
     },
     /// Over.
@@ -110,7 +110,7 @@ pub enum TokenError {
     /// A capability that cannot be.
     #[error("a scope cannot be: {0}")]
     Scope(String),
-    /// What an issuer publishes is no set of keys.
+    /// The published keys of an issuer are not a key set.
     #[error("{0}")]
     Keys(&'static str),
 }
@@ -123,20 +123,20 @@ impl TokenError {
     }
 }
 
-/// A token that an issuer has proven to be its own, for this service and for now.
+/// A verified token: it is from its issuer, for this service and valid now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VerifiedToken {
-    /// Whom it speaks of.
+    /// The subject of the token.
     pub subject: String,
     /// When it ends, without any skew.
     pub expires: Timestamp,
     /// Everything that it says.
     pub claims: Claims,
-    /// What it narrows its bearer to; without any, groups decide.
+    /// The scopes that restrict the bearer. Without any, groups decide.
     pub capabilities: Option<Capabilities>,
 }
 
-/// The issuer that a token claims to be of, to find its keys with. Not proven.
+/// The issuer that a token claims, to find its keys. It is not verified.
 ///
 /// # Errors
 /// [`TokenError::Malformed`], [`TokenError::Missing`].
@@ -149,10 +149,11 @@ pub fn claimed_issuer(jws: &Jws<'_>) -> Result<String, TokenError> {
     Ok(issuer.to_owned())
 }
 
-/// Checks a token against its issuer and the issuer's keys. It may be good for `lifetime_max` in all.
+/// Checks a token against its issuer and the issuer's keys. Its lifetime may be at most
+/// `lifetime_max`.
 ///
 /// # Errors
-/// [`TokenError`]: the first thing that is wrong, in the order of the module's page.
+/// [`TokenError`]: the first error, in the order of the module's page.
 pub fn check(
     jws: &Jws<'_>,
     issuer: &Issuer,
@@ -251,7 +252,8 @@ fn check_times(
     ))
 }
 
-/// Issuers sign other things with the same keys, and some of them have an audience.
+/// Issuers sign other documents with the same keys, and some of those have an audience. This check
+/// refuses them.
 fn check_purpose(claims: &Claims) -> Result<(), TokenError> {
     if claims.get("events").is_some() {
         return Err(TokenError::Unfit(

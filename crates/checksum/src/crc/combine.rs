@@ -1,8 +1,9 @@
 //! The CRC of a concatenation from the CRCs of its parts.
 //!
-//! All three CRCs here are reflected, start from all ones and invert at the end; with these the CRC of `a` followed by `b` is
-//! `crc(a) * x^(8 len(b)) + crc(b)` over GF(2) modulo the polynomial. A polynomial is held with the coefficient of the highest power
-//! in the lowest bit, as the CRC itself is.
+//! All three CRCs here are reflected, start from all ones and invert at the end. For these, the CRC
+//! of `a` followed by `b` is `crc(a) * x^(8 len(b)) + crc(b)` over GF(2) modulo the polynomial. A
+//! polynomial is stored with the coefficient of the highest power in the lowest bit, as the CRC
+//! itself is.
 
 /// Defines the arithmetic of one width. `$reflected` is the polynomial without its highest term, lowest power in the highest bit.
 macro_rules! combination {

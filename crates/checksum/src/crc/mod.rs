@@ -73,7 +73,7 @@ impl Crc32c {
         Self { crc: 0 }
     }
 
-    /// A stream that goes on after bytes of which `crc` is the CRC.
+    /// A stream that continues after bytes whose CRC is `crc`.
     #[must_use]
     pub fn resume(crc: u32) -> Self {
         Self { crc }
@@ -84,8 +84,8 @@ impl Crc32c {
         self.crc = go_on(CrcAlgorithm::Crc32Iscsi, u64::from(!self.crc), data) as u32 ^ !0;
     }
 
-    /// Takes in the next `length` bytes, of which only the CRC is at hand. For pages of 4 KiB that is quicker than hashing
-    /// them; for other lengths it takes up to a microsecond.
+    /// Appends `length` bytes of which only the CRC is known. For pages of 4 KiB this is faster
+    /// than hashing them; for other lengths it takes up to a microsecond.
     pub fn append(&mut self, crc: u32, length: u64) {
         self.crc = crc32c_combine(self.crc, crc, length);
     }

@@ -1,8 +1,9 @@
 //! MD5 in AVX-512 registers: 16 streams in one, 8 in half of one.
 //!
-//! Bitwise functions of three inputs are one instruction here and so is a rotation. With 8 lanes the chain of the steps is the
-//! bound, as it is for a lone stream; with 16 it is the number of operations. A lone stream gains nothing here: a vector
-//! rotation takes two cycles where an integer one takes one.
+//! Bitwise functions of three inputs are one instruction here, and so is a rotation. With 8 lanes
+//! the dependency chain of the steps is the bottleneck, as for a single stream. With 16 lanes the
+//! number of operations is. A single stream gains nothing here, since a vector rotation takes two
+//! cycles and an integer one takes one.
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::*;

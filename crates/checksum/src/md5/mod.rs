@@ -1,10 +1,12 @@
-//! MD5 (RFC 1321), alone and for many streams at once.
+//! MD5 (RFC 1321), for one stream and for many streams at once.
 //!
-//! S3's ETags need MD5, whose steps each wait for the one before: alone, a stream costs about a second per gigabyte
-//! whatever the machine. But the registers are wide, and one step on 16 independent streams costs what it costs on one.
-//! [`Md5`] is a lone stream; [`Md5Lanes`] lets streams of a server meet; [`md5_many`] hashes what is in memory already.
+//! S3's ETags need MD5. Each of its steps depends on the step before, so a single stream costs
+//! about a second per gigabyte on any machine. But registers are wide, and one step on 16
+//! independent streams costs as much as one on a single stream. [`Md5`] is a single stream;
+//! [`Md5Lanes`] batches the streams of a server; [`md5_many`] hashes bytes that are in memory
+//! already.
 //!
-//! MD5 is no protection against malice; it is here because the protocols demand it.
+//! MD5 gives no protection against attackers. It is here because the protocols require it.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -77,7 +79,7 @@ fn whole_blocks(data: &[u8]) -> (&[u8], &[u8]) {
     data.split_at(data.len() - data.len() % BLOCK)
 }
 
-/// MD5 of one stream, hashed where it is called.
+/// MD5 of one stream, hashed on the calling thread.
 #[derive(Clone, Debug)]
 pub struct Md5 {
     state: [u32; 4],

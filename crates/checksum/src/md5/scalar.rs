@@ -1,4 +1,4 @@
-//! MD5 of one stream in plain integer registers: what every machine can do.
+//! MD5 of one stream in plain integer registers, for every machine.
 #![allow(unsafe_code)]
 
 use super::BLOCK;

@@ -1,4 +1,5 @@
-//! Which kernel hashes which streams: one lane per stream, as many at once as the machine's registers take.
+//! Choice of the kernel for a set of streams: one lane per stream, as many at once as the machine's
+//! registers take.
 
 use super::{BLOCK, scalar};
 
@@ -47,7 +48,7 @@ pub(super) fn rows<const N: usize>(lanes: &[SimdLane<'_>], blocks: usize) -> [*c
 /// A set of instructions that a kernel is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Instructions {
-    /// What every machine has; one stream after the other.
+    /// The kernel of every machine; one stream after the other.
     Plain,
     /// 8 lanes.
     #[cfg(target_arch = "x86_64")]

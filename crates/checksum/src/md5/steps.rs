@@ -1,10 +1,12 @@
 //! The 64 steps of RFC 1321, written once and shared by every kernel.
 //!
-//! A kernel hands in a macro of its own that performs one step on whatever its lanes are (a `u32`, or a register of 4, 8 or 16
-//! of them); so each kernel is only its vocabulary, and the table of constants exists in one place.
+//! A kernel passes a macro of its own that performs one step on its lanes (a `u32`, or a register
+//! of 4, 8 or 16 of them). A kernel is therefore only its operations, and the table of constants
+//! exists once.
 
-/// Calls `$step!($context function, a, b, c, d, word index, constant, rotation)` for each of the 64 steps. `function` is one of the
-/// words `f g h i`, the four auxiliary functions of RFC 1321 section 3.4; `$context` is whatever else the macro needs to know.
+/// Calls `$step!($context function, a, b, c, d, word index, constant, rotation)` for each of the 64
+/// steps. `function` is one of the words `f g h i`, the four auxiliary functions of RFC 1321
+/// section 3.4; `$context` is passed to the macro unchanged.
 macro_rules! md5_steps {
     ($step:ident $context:tt, $a:ident, $b:ident, $c:ident, $d:ident) => {
         $step!($context f, $a, $b, $c, $d, 0, 0xd76a_a478_u32, 7);
@@ -74,8 +76,9 @@ macro_rules! md5_steps {
     };
 }
 
-/// Pins a sum of what is known early, so that the compiler does not reorder the additions and put the constant behind the
-/// auxiliary function, on the one chain that bounds the speed (it does: 15 % of a lone stream's time).
+/// Pins a sum of early known values. Otherwise the compiler reorders the additions and puts the
+/// constant after the auxiliary function, on the one chain that limits the speed (15 % of a single
+/// stream's time).
 macro_rules! early {
     ($register:ident, $sum:ident) => {
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

@@ -9,12 +9,12 @@ use super::root::RootArgs;
 use super::size::ByteSize;
 use crate::sigv4::PayloadMode;
 
-/// What can be loaded.
+/// The subcommands of `dewar bench`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Load one or several S3 endpoints and tell what they do and what it costs
+    /// Load one or several S3 endpoints, and report throughput and cost
     S3(Box<S3Args>),
-    /// Load one or several XRootD servers and tell what they do and what it costs
+    /// Load one or several XRootD servers, and report throughput and cost
     Root(Box<RootArgs>),
 }
 
@@ -29,7 +29,7 @@ pub struct S3Args {
     pub(super) output: OutputArgs,
 }
 
-/// Whom to load.
+/// The targets of the load.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Targets")]
 pub(super) struct TargetArgs {
@@ -78,7 +78,7 @@ pub(super) struct TargetArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Load")]
 pub(super) struct LoadArgs {
-    /// What to do: put, get, range, head, list, delete, multipart, mixed
+    /// The workloads: put, get, range, head, list, delete, multipart, mixed
     #[arg(
         long,
         value_name = "LIST",
@@ -127,10 +127,10 @@ pub(super) struct LoadArgs {
     /// off
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub(super) settle: f64,
-    /// How often to do everything; targets take turns within each step, in alternating order
+    /// The number of repetitions; targets take turns within each step, in alternating order
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) repeat: u32,
-    /// How bodies are covered by the signature
+    /// The way in which the signature covers bodies
     #[arg(long, value_enum, default_value_t = PayloadMode::Unsigned)]
     pub(super) payload_mode: PayloadMode,
     /// Bytes of a part of a multipart upload
@@ -161,7 +161,7 @@ pub(super) struct LoadArgs {
     /// Run this by sh beside each step, only while it is measured, and terminate it then
     #[arg(long, value_name = "COMMAND")]
     pub(super) beside: Option<String>,
-    /// What the keys begin with
+    /// The prefix of the keys
     #[arg(long, value_name = "TEXT", default_value = "dewar-bench")]
     pub(super) prefix: String,
     /// Leave the objects of the last steps in the bucket
@@ -169,7 +169,7 @@ pub(super) struct LoadArgs {
     pub(super) keep: bool,
 }
 
-/// Where to tell the results.
+/// The output of the results.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct OutputArgs {

@@ -1,13 +1,13 @@
-//! A campaign: all steps, on all targets, as often as asked.
+//! A campaign: all steps, on all targets, repeated as requested.
 //!
-//! Order: each repeat takes the steps in turn, and within a step the targets in turn, every other
-//! repeat in reverse. So targets are compared within minutes of each other, and none is always
-//! the one that meets a warm machine.
+//! Order: each repeat runs the steps in turn, and each step runs the targets in turn, every other
+//! repeat in reverse. So targets are compared within minutes of each other, and no target is always
+//! the one on a warm machine.
 //!
 //! Objects: each target has one set of objects for each size and repeat. A step that writes (put,
-//! multipart) begins with an empty set, a step that reads, lists or deletes fills the set up to
-//! what it needs, both outside the measurement. After the last step of a size its set is removed.
-//! A campaign that fails on the way leaves its objects; their prefix is told.
+//! multipart) begins with an empty set. A step that reads, lists or deletes first fills the set
+//! with the objects that it needs. Both happen outside the measurement. After the last step of a
+//! size its set is removed. A campaign that fails leaves its objects, and prints their prefix.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use crate::s3::S3Error;
 /// Connections used for work that is not measured.
 const UNMEASURED_CONCURRENCY: u32 = 16;
 
-/// Runs the campaign that `args` describe and tells its results.
+/// Runs the campaign that `args` describe and prints its results.
 pub(super) fn run(args: &S3Args) -> Result<()> {
     let load = &args.load;
     ensure!(

@@ -1,17 +1,16 @@
-//! What the objects hold: bytes that follow from the key alone.
+//! The content of benchmark objects: bytes that follow from the key alone.
 //!
-//! An object is a stamp of 32 bytes that no other key shares, followed by a stretch of one shared
-//! ring of random bytes, begun where the key says. So a body costs nothing to make, can be checked
-//! at any offset, does not compress, and no two objects are the same to a cache or to
-//! deduplication. The ring's length is a prime: the repetitions within a large object never fall
-//! on the same place of a block.
+//! An object is a stamp of 32 bytes that is unique to its key, followed by a part of one shared
+//! ring of random bytes. The key decides the offset in the ring. So a body costs nothing to make,
+//! can be verified at any offset, does not compress, and never looks equal to another object for a
+//! cache or for deduplication. The length of the ring is a prime: repetitions within a large object
+//! never fall on the same offset of a block.
 
 use std::sync::OnceLock;
 
 use crate::http::Bytes;
 
-/// Length of the ring: small enough to stay in a processor's last cache, the largest prime below
-/// 8 MiB.
+/// Length of the ring. It fits into the last-level cache, and is the largest prime below 8 MiB.
 const RING_BYTES: usize = 8_388_593;
 const STAMP_BYTES: usize = 32;
 
@@ -25,7 +24,7 @@ pub(super) struct ObjectContent {
 }
 
 impl ObjectContent {
-    /// What the object `key` of `size_bytes` holds.
+    /// The content of the object `key` of `size_bytes`.
     pub(super) fn new(key: &str, size_bytes: u64) -> Self {
         let mut random = Random::new(fnv1a(key.as_bytes()));
         let mut stamp = [0; STAMP_BYTES];
@@ -76,8 +75,8 @@ fn ring() -> &'static [u8] {
     })
 }
 
-/// A small generator of well mixed numbers (SplitMix64), for content and for choices; a load must
-/// be repeatable, so its seed is always given.
+/// A small random number generator (SplitMix64), for content and for choices. A load must be
+/// repeatable, so its seed is always given.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 

@@ -1,12 +1,12 @@
 //! Runs one job against one target: a thread for each connection, one request at a time on each.
 //!
-//! Protocol: the workers open their connections and wait at a gate. When all are there, the
-//! coordinator reads the CPU counters and the clock and opens it. Workers
-//! draw numbered tickets from one counter until the limit is reached; the number decides which
-//! object, which range and which verb, so that the same load is asked of every target. The
-//! coordinator meanwhile only looks at the counter to draw its progress.
+//! Protocol: the workers open their connections and wait at a gate. When all are ready, the
+//! coordinator reads the CPU counters and the clock and opens the gate. Workers draw numbered
+//! tickets from one counter until the limit is reached. The number decides the object, the range
+//! and the verb, so that every target gets the same load. Meanwhile the coordinator only reads the
+//! counter to draw its progress.
 //!
-//! Errors are counted and the work goes on; after `errors_max` of them the job is given up.
+//! Errors are counted and the work continues. After `errors_max` errors the job is given up.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -23,7 +23,7 @@ use super::target::BenchTarget;
 use super::worker::Worker;
 use crate::clock;
 
-/// What to do.
+/// The description of a job.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) workload: Workload,
@@ -35,24 +35,24 @@ pub(super) struct Job {
     pub(super) mix: Mix,
     pub(super) verify: bool,
     pub(super) errors_max: u64,
-    /// How long to wait for work that the server puts off, before its CPU is read.
+    /// Time to wait for deferred work of the server, before its CPU is read.
     pub(super) settle: Duration,
 }
 
-/// What came of it.
+/// The result of a job.
 #[derive(Debug)]
 pub(super) struct StepOutcome {
     pub(super) elapsed: Duration,
     pub(super) tally: Tally,
     pub(super) change: Change,
     pub(super) client_cpu: Duration,
-    /// Counters of the server's processes before and after, if they are known and still there.
+    /// Counters of the server's processes before and after, if they are known and still exist.
     pub(super) server: Option<(Usage, Usage)>,
     /// Why there are no counters although processes were named.
     pub(super) server_lost: Option<String>,
 }
 
-/// What the workers of a job share.
+/// The state that the workers of a job share.
 pub(super) struct JobContext<'a> {
     pub(super) job: &'a Job,
     pub(super) set: &'a ObjectSet,
@@ -66,7 +66,7 @@ const STACK_BYTES: usize = 512 << 10;
 /// How often progress is drawn.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Where workers wait for each other.
+/// The gate at which workers wait for each other.
 #[derive(Default)]
 struct Gate {
     state: Mutex<GateState>,
@@ -114,8 +114,8 @@ impl Gate {
 }
 
 impl JobContext<'_> {
-    /// The next piece of work; `None` when there is none left. `end` is when a job limited by time
-    /// ends.
+    /// The next ticket; `None` when there is none left. `end` is the end of a job with a time
+    /// limit.
     pub(super) fn ticket(&self, end: Option<Instant>) -> Option<u64> {
         if self.stop.load(Ordering::Relaxed) || end.is_some_and(|end| clock::now() >= end) {
             return None;
@@ -135,10 +135,10 @@ impl JobContext<'_> {
     }
 }
 
-/// Runs `job` with the objects of `set`; `progress` hears the number of requests begun so far.
+/// Runs `job` with the objects of `set`. `progress` is called with the number of started requests.
 ///
 /// # Errors
-/// If threads cannot be had or the server's processes are not there to begin with.
+/// If threads cannot be started or the server's processes do not exist at the start.
 pub(super) fn run_job(
     target: &BenchTarget,
     job: &Job,

@@ -1,14 +1,14 @@
-//! `dewar bench`: load an endpoint, and tell what it does and what it costs.
+//! `dewar bench`: load an endpoint, and report its throughput and its cost.
 //!
-//! The figures are meant to be compared: the same load, from the same client, on several targets
-//! in the same minutes. Absolute throughput says little on a shared machine, CPU per unit of work
-//! says much; so the server's CPU is taken from /proc around every step, and the client is built
-//! to use as little as it can ([`crate::http`]).
+//! The figures are made for comparison: the same load, from the same client, on several targets at
+//! the same time. Absolute throughput says little on a shared machine. CPU per unit of work says
+//! much, so the server's CPU is read from /proc around every step. The client uses as little CPU as
+//! it can ([`crate::http`]).
 //!
-//! Reading order: [`args`] is what can be asked, [`plan`] makes steps of it, [`campaign`] takes
-//! them in turn, [`job`] runs one with its [`worker`]s, perhaps with a [`profiler`] beside it, [`result`] is what came of it, and
-//! [`report`] tells it as table, CSV, JSON and plots. [`root`] is the same in small for root://. docs/bench.md is
-//! for the user.
+//! Reading order: [`args`] has the options, [`plan`] makes steps of them, and [`campaign`] runs the
+//! steps in turn. [`job`] runs one step with its [`worker`]s, perhaps with a profiler [`profiler`]
+//! it. [`result`] has the figures, and [`report`] writes them as table, CSV, JSON and plots.
+//! [`root`] is a small version of the same for root://. The user's page is docs/bench.md.
 
 mod args;
 mod campaign;
@@ -37,7 +37,7 @@ pub use target::WrongUse;
 ///
 /// # Errors
 /// If the arguments make no sense, a target cannot be used, a file cannot be written, or any
-/// request failed; the results are told before that.
+/// request failed. The results are printed before that.
 pub fn run(what: &BenchCommand) -> anyhow::Result<()> {
     match what {
         BenchCommand::S3(args) => campaign::run(args),

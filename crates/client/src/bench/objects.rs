@@ -3,12 +3,12 @@
 /// The objects of one size in one target's bucket, during one repeat of the campaign.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectSet {
-    /// Their keys begin with this and end with their number. No other key begins so.
+    /// The prefix of their keys, which end with their number. No other key has this prefix.
     pub(super) prefix: String,
     pub(super) size_bytes: u64,
     /// Numbers of the objects that are there.
     pub(super) live: Vec<u64>,
-    /// Numbers of objects that a failed request may or may not have left behind.
+    /// Numbers of objects of failed requests, which may or may not exist.
     pub(super) doubtful: Vec<u64>,
     /// The next number that was never used.
     pub(super) next: u64,
@@ -47,13 +47,13 @@ impl ObjectSet {
     }
 }
 
-/// What a worker, or a step, did to the objects.
+/// The changes of objects by a worker, or by a step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Change {
     pub(super) created: Vec<u64>,
     pub(super) removed: Vec<u64>,
     pub(super) doubtful: Vec<u64>,
-    /// The first number that nobody used.
+    /// The first unused number.
     pub(super) next: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Which steps a campaign takes.
+//! The steps of a campaign.
 //!
 //! A step is one workload at one size and one concurrency. Steps come from a cross product
 //! (`--workloads` x `--sizes` x `--concurrency`), from a list (`--steps`), or from a named suite.
@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use super::args::LoadArgs;
 use super::size::ByteSize;
 
-/// What one request, or one series of requests, does.
+/// The kind of one request, or of one series of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(super) enum BenchVerb {
     /// A new object, in one request.
@@ -30,7 +30,7 @@ pub(super) enum BenchVerb {
     Multipart,
 }
 
-/// What a step does all the time.
+/// The workload of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Workload {
     One(BenchVerb),
@@ -52,7 +52,7 @@ pub(super) struct Step {
     pub(super) size: ByteSize,
     pub(super) concurrency: u32,
     pub(super) limit: Limit,
-    /// Objects that must be there before a step that reads, lists or deletes.
+    /// Objects that must exist before a step that reads, lists or deletes.
     pub(super) objects: u64,
 }
 
@@ -66,7 +66,7 @@ pub enum Suite {
     Campaign,
 }
 
-/// The unit in which the CPU of a step is best told.
+/// The best unit for the CPU of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Gigabyte,
@@ -84,11 +84,11 @@ impl Unit {
     }
 }
 
-/// Objects of at most this size cost by the request, larger ones by the byte.
+/// Objects of at most this size are measured by the request, larger ones by the byte.
 const SMALL_BYTES: u64 = 64 << 10;
 
 impl Step {
-    /// The unit in which its CPU is best told.
+    /// The best unit for its CPU.
     pub(super) fn unit(&self) -> Unit {
         match self.workload {
             Workload::One(BenchVerb::List) => Unit::HundredThousandKeys,
@@ -104,7 +104,7 @@ impl Step {
         }
     }
 
-    /// Whether it makes the objects of its size anew.
+    /// Whether it writes the objects of its size anew.
     pub(super) fn fills(&self) -> bool {
         matches!(
             self.workload,
@@ -223,7 +223,7 @@ impl FromStr for Step {
     }
 }
 
-/// Objects of a step that are not counted by the user: about 1 GB, from 16 to 5,000.
+/// The default number of objects of a step: about 1 GB, from 16 to 5,000.
 fn default_objects(size: ByteSize) -> u64 {
     (1_000_000_000 / size.0.max(1)).clamp(16, 5_000)
 }
@@ -233,7 +233,7 @@ fn default_reads(size: ByteSize) -> u64 {
     (4_000_000_000 / size.0.max(1)).clamp(64, 20_000)
 }
 
-/// The steps that the arguments ask for, in order.
+/// The steps that the arguments describe, in order.
 pub(super) fn plan(args: &LoadArgs) -> Result<Vec<Step>> {
     let steps = match (args.suite, args.steps.is_empty()) {
         (Some(_), false) => bail!("--suite and --steps exclude each other"),
@@ -380,7 +380,7 @@ impl Mix {
         self.0.iter().map(|(_, weight)| weight).sum()
     }
 
-    /// The verb whose share of the weights holds `point`, which must be below the total.
+    /// The verb whose share of the weights contains `point`, which must be below the total.
     pub(super) fn pick(&self, mut point: u64) -> BenchVerb {
         for (verb, weight) in &self.0 {
             if point < *weight {

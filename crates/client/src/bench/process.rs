@@ -1,11 +1,11 @@
-//! What the server's processes have used, as the kernel counts it in /proc.
+//! CPU time and memory of the server's processes, as the kernel counts them in /proc.
 //!
-//! CPU is user plus system time of all threads, in clock ticks (10 ms): a step that costs less
-//! than about a second of server CPU is not measured well, and the reports say so. Work of kernel
-//! threads (write-back) is in nobody's count.
+//! CPU is user plus system time of all threads, in clock ticks (10 ms). A step that costs less than
+//! about a second of server CPU is not measured well, and the reports say so. Work of kernel
+//! threads (write-back) is not counted.
 //!
-//! With children, the descendants count as well, and so does the time of those that ended and
-//! were waited for, which the kernel adds to their parent.
+//! With children, the descendants are counted as well. So is the time of ended children that their
+//! parent waited for, because the kernel adds it to the parent.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub(super) struct Processes {
     pub(super) children: bool,
 }
 
-/// What they had used at one moment.
+/// The usage at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Usage {
     pub(super) cpu_s: f64,
@@ -36,7 +36,7 @@ struct Stat {
 }
 
 impl Processes {
-    /// Reads what they have used so far.
+    /// Reads the usage so far.
     pub(super) fn usage(&self) -> Result<Usage> {
         self.usage_in(Path::new("/proc"))
     }

@@ -1,4 +1,4 @@
-//! A command that runs beside what is measured: a profiler, a tracer.
+//! A command that runs during the measurement, such as a profiler or a tracer.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// How long it may take to write down what it has found.
+/// The time that the command has to write its results.
 const END_TIME: Duration = Duration::from_secs(60);
 /// How often it is looked whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// It runs until it is told to stop, or this is dropped.
+/// The running command. It is terminated by a call, or when this is dropped.
 pub(super) struct Profiler {
     command: String,
     child: Child,
@@ -23,7 +23,7 @@ impl Profiler {
     /// Starts `command` by `sh`.
     ///
     /// # Errors
-    /// There is no `sh`, or no process to be had.
+    /// There is no `sh`, or no process can be started.
     pub(super) fn start(command: &str) -> Result<Self> {
         let child = Command::new("sh")
             .args(["-c", command])
@@ -38,10 +38,10 @@ impl Profiler {
         })
     }
 
-    /// Terminates it (SIGTERM) and waits for what it still has to do.
+    /// Terminates the command (SIGTERM) and waits until it has ended.
     ///
     /// # Errors
-    /// It failed by itself meanwhile, so what it was to find out is not there; or it does not end.
+    /// The command failed before, so its results are missing; or it does not end.
     pub(super) fn stop(mut self) -> Result<()> {
         let command = self.command.clone();
         if let Some(status) = self.child.try_wait().context(command.clone())? {

@@ -1,5 +1,5 @@
-//! Tells on standard error how far a campaign is: a bar on a terminal, a line for each finished
-//! step elsewhere.
+//! Shows the progress of a campaign on standard error: a bar on a terminal, otherwise a line for
+//! each finished step.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The results of a campaign as they are told: the schema of the JSON file, described in
-//! docs/bench.md. Units stand last in the names.
+//! The results of a campaign for output: the schema of the JSON file, described in docs/bench.md.
+//! Names end in their unit.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use super::target::BenchTarget;
 /// Version of the JSON schema.
 pub(super) const SCHEMA: &str = "dewar-bench-1";
 
-/// Server CPU below this many seconds was counted in too few ticks of 10 ms to be trusted.
+/// Least server CPU in seconds for a reliable figure. Less than this is counted in too few ticks of
+/// 10 ms.
 pub(super) const CPU_TRUSTED_S: f64 = 0.5;
 
 /// Everything about one campaign.
@@ -23,7 +24,7 @@ pub(super) struct Campaign {
     pub(super) schema: &'static str,
     pub(super) dewar_version: &'static str,
     pub(super) started_unix_s: u64,
-    /// The command line. Secrets never stand on it.
+    /// The command line. It never contains secrets.
     pub(super) command: Vec<String>,
     pub(super) host: Host,
     pub(super) settings: Settings,
@@ -41,7 +42,7 @@ pub(super) struct Host {
     pub(super) memory_bytes: u64,
 }
 
-/// What holds for all steps.
+/// The settings of all steps.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Settings {
     pub(super) payload_mode: String,
@@ -92,7 +93,7 @@ pub(super) struct StepRun {
     pub(super) server_cpu: Option<Cpu>,
     pub(super) server_rss_bytes: Option<u64>,
     pub(super) server_rss_peak_bytes: Option<u64>,
-    /// Why the server's figures are absent although its processes were named.
+    /// The reason why the server's figures are missing although its processes were named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) server_lost: Option<String>,
     pub(super) errors_by_kind: BTreeMap<String, u64>,
@@ -117,7 +118,7 @@ pub(super) struct Latency {
     pub(super) mean: Option<f64>,
 }
 
-/// CPU time, whole and by unit of work; a unit is null where none of it was done.
+/// CPU time, total and by unit of work; a unit is null if none of it was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Cpu {
     pub(super) s: f64,
@@ -320,7 +321,7 @@ impl StepRun {
         }
     }
 
-    /// The unit in which the CPU of this run is best told.
+    /// The best unit for the CPU of this run.
     pub(super) fn unit(&self) -> Unit {
         self.unit.unwrap_or(Unit::ThousandOps)
     }

@@ -1,4 +1,4 @@
-//! What a step counts: operations, errors, bytes, keys and latencies.
+//! The counters of a step: operations, errors, bytes, keys and latencies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 
 use super::plan::BenchVerb;
 
-/// A latency longer than a day is told as a day.
+/// A latency longer than a day is reported as a day.
 const NS_MAX: u64 = 86_400_000_000_000;
 
 /// Latencies with three significant digits, from nanoseconds up.

@@ -1,4 +1,4 @@
-//! Whom a campaign loads: from the command line, from ready files, from a TOML file.
+//! The targets of a campaign: from the command line, from ready files, from a TOML file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,12 +26,12 @@ pub(super) struct BenchTarget {
     pub(super) create_bucket: bool,
 }
 
-/// The command line does not say what it has to.
+/// Something is missing on the command line.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUse(&'static str);
 
-/// What is the same for all targets.
+/// The options that all targets share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CommonOptions {
     pub(super) payload_mode: PayloadMode,
@@ -46,7 +46,7 @@ impl BenchTarget {
     }
 }
 
-/// What is known of a target before the defaults are filled in.
+/// The description of a target before the defaults are filled in.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
@@ -97,7 +97,7 @@ struct ReadyS3 {
     bucket: Option<String>,
 }
 
-/// The targets that the arguments name, in order; the first is what the others are compared with.
+/// The targets that the arguments name, in order. The others are compared with the first.
 pub(super) fn targets(args: &TargetArgs, common: CommonOptions) -> Result<Vec<BenchTarget>> {
     let mut described = Vec::new();
     for path in &args.target {
@@ -187,7 +187,7 @@ fn add_ready_file(description: &mut Description, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A target without a name is called by the host and port of its first endpoint.
+/// The name of a target without one: host and port of its first endpoint.
 fn default_name(description: &Description) -> Result<String> {
     let url = description
         .endpoint
@@ -281,7 +281,7 @@ fn target(
     })
 }
 
-/// What a target's requests show: nothing, bearer tokens, or a signature.
+/// The credential of a target's requests: none, bearer tokens, or a signature.
 fn proof(description: &mut Description, args: &TargetArgs, common: CommonOptions) -> Result<Proof> {
     let unsigned = description.anonymous || description.bearer_file.is_some();
     if unsigned && matches!(common.payload_mode, PayloadMode::StreamingSigned) {
@@ -329,7 +329,7 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))
 }
 
-/// Splits `NAME=rest`; a URL or a path may hold `=` itself, but no label holds `/`.
+/// Splits `NAME=rest`. A URL or a path may contain `=` itself, but no name contains `/`.
 fn split_label(text: &str) -> (Option<String>, &str) {
     match text.split_once('=') {
         Some((name, rest)) if !name.is_empty() && !name.contains('/') => {

@@ -1,4 +1,4 @@
-//! What one connection does: draw a ticket, do the verb, note what came of it.
+//! The loop of one connection: take a ticket, run the operation, record the result.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub(super) struct Worker<'a> {
     own: Vec<u64>,
 }
 
-/// Where a worker stands in its listing of all objects.
+/// The position of a worker in its listing of all objects.
 #[derive(Default)]
 struct Listing {
     next: Option<String>,
@@ -30,7 +30,7 @@ struct Listing {
     last: Option<String>,
 }
 
-/// What a worker has to say in the end.
+/// The report of a worker at the end.
 pub(super) struct Report {
     pub(super) tally: Tally,
     pub(super) change: Change,
@@ -40,7 +40,7 @@ pub(super) struct Report {
 /// Content bytes moved and keys listed by one operation.
 type OpVolume = (u64, u64);
 
-/// After a failure a worker waits this long, so that a dead server is not hammered.
+/// Pause of a worker after a failure, so that it does not flood a failed server.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(20);
 
 impl<'a> Worker<'a> {
@@ -106,7 +106,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Which object the ticket is about; `None` if there is none left to delete.
+    /// The object of the ticket; `None` if there is none left to delete.
     fn object(&mut self, verb: BenchVerb, ticket: u64, random: &mut Random) -> Option<u64> {
         let set = self.shared.set;
         let nth = |n: u64| {
@@ -211,7 +211,7 @@ impl<'a> Worker<'a> {
         Ok(moved)
     }
 
-    /// Takes note of what became of the object.
+    /// Records the result of a request on the object.
     fn note(&mut self, verb: BenchVerb, number: u64, result: &Result<OpVolume, S3Error>) {
         let mixed = self.shared.job.workload == Workload::Mixed;
         match (verb, result.is_ok()) {

@@ -1,4 +1,4 @@
-//! A connection that sends requests; what it receives is in [`super::receive`].
+//! The sending side of a connection. The receiving side is in [`super::receive`].
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use rustls::ClientConfig;
 use super::stream::{HttpStream, is_pause};
 use super::{Bytes, Deadline, Endpoint, ErrorPhase, HttpError};
 
-/// How to reach a server: its endpoint, resolved once, and how to trust it.
+/// The transport to a server: its endpoint, resolved once, and its TLS configuration.
 #[derive(Clone, Debug)]
 pub struct Transport {
     /// The server.
@@ -25,7 +25,7 @@ pub struct Connection {
     transport: Arc<Transport>,
     pub(super) stream: Option<HttpStream>,
     pub(super) inbox: Inbox,
-    /// Room for bytes that are dropped. Never touched on plain sockets, so never resident there.
+    /// Buffer for dropped bytes. It is never touched on plain sockets, so it uses no memory there.
     pub(super) scratch: Vec<u8>,
     answered: u64,
     opened: u64,
@@ -42,8 +42,8 @@ pub(super) struct Inbox {
 const INBOX_BYTES: usize = 16 << 10;
 /// Bytes dropped by one call.
 const SCRATCH_BYTES: usize = 1 << 20;
-/// Bytes handed to one vectored write: enough to amortise the call, and small enough to stay in
-/// the cache between being read here and being copied by the kernel.
+/// Bytes of one vectored write: enough to amortise the call, and small enough to stay in the cache
+/// until the kernel copies them.
 const WRITE_BYTES: usize = 1 << 20;
 const WRITE_SLICES: usize = 16;
 
@@ -186,7 +186,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Marks the end of the request: sends what TLS still holds back.
+    /// Marks the end of the request: sends data that TLS still buffers.
     ///
     /// # Errors
     /// As [`Connection::send`].

@@ -1,4 +1,4 @@
-//! Where a server is: scheme, host and port.
+//! The address of a server: scheme, host and port.
 
 use std::fmt;
 use std::io;
@@ -34,7 +34,7 @@ impl Endpoint {
         &self.host
     }
 
-    /// Value of the `host` header: the port stands only where it is not the scheme's own.
+    /// Value of the `host` header. It has the port only if it is not the scheme's default.
     #[must_use]
     pub fn authority(&self) -> String {
         let bracketed = self.host.contains(':');

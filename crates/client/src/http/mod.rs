@@ -2,14 +2,14 @@
 //!
 //! Protocol: a [`Connection`] is opened, the head and body of a request are sent with vectored
 //! writes straight from their own memory, and the answer is received into a [`Sink`]. Bodies are
-//! framed by Content-Length, by chunks, or by the end of the connection. The connection is kept
-//! for the next request unless either side says otherwise; whatever goes wrong closes it.
+//! framed by Content-Length, by chunks, or by the end of the connection. The connection is kept for
+//! the next request unless either side closes it. Any error closes it.
 //!
-//! Cost: on a plain socket a body nobody wants to see is dropped inside the kernel
-//! (`MSG_TRUNC`), so that receiving a gigabyte costs the client next to nothing.
+//! Cost: on a plain socket a body that is not needed is dropped inside the kernel (`MSG_TRUNC`), so
+//! that receiving a gigabyte costs the client next to nothing.
 //!
-//! Deadlines: every call takes a [`Deadline`] and gives up after it. Sockets wake up every
-//! [`POLL`] at the latest, so a deadline is kept to within that.
+//! Deadlines: every call takes a [`Deadline`] and gives up after it. Sockets wake up every [`POLL`]
+//! at the latest, so a deadline is kept to within that.
 //!
 //! Deliberately absent: redirects, proxies, cookies, pipelining, HTTP/2, content encodings.
 
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock;
 
-/// How long a socket call may sleep before it looks at the deadline.
+/// Time that a socket call may sleep before it checks the deadline.
 pub const POLL: Duration = Duration::from_millis(250);
 
 /// The latest moment a request may end.
@@ -68,7 +68,7 @@ impl Deadline {
     }
 }
 
-/// What a connection was doing when it failed.
+/// The phase of a request in which a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorPhase {
     /// Opening the connection, the TLS handshake included.
@@ -98,7 +98,7 @@ pub enum HttpError {
     /// The operating system said no.
     #[error("{during}: {source}")]
     Io {
-        /// What was being done.
+        /// The phase.
         during: ErrorPhase,
         /// The system's error.
         source: io::Error,
@@ -106,13 +106,13 @@ pub enum HttpError {
     /// The other side closed the connection before the answer was complete.
     #[error("connection closed while {during}")]
     Closed {
-        /// What was being done.
+        /// The phase.
         during: ErrorPhase,
     },
     /// The deadline passed.
     #[error("gave up after {limit_s} s while {during}")]
     Deadline {
-        /// What was being done.
+        /// The phase.
         during: ErrorPhase,
         /// The time the request was given, in seconds.
         limit_s: f64,
@@ -120,7 +120,7 @@ pub enum HttpError {
     /// The answer is not HTTP, or breaks its framing.
     #[error("malformed answer: {what}")]
     Malformed {
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
     /// The body is longer than the caller is willing to hold.
@@ -158,9 +158,9 @@ impl HttpError {
         }
     }
 
-    /// Whether the connection ended before any byte of the answer: on a connection that had
-    /// already served a request this is how a server ends an idle one, and the request may be
-    /// sent again on a new connection.
+    /// Whether the connection ended before any byte of the answer. A server ends an idle connection
+    /// in this way. If the connection had already served a request, the request may be sent again
+    /// on a new connection.
     #[must_use]
     pub fn is_unanswered(&self) -> bool {
         matches!(

@@ -4,7 +4,7 @@ use super::connection::Connection;
 use super::stream::is_pause;
 use super::{Deadline, ErrorPhase, HttpError, Sink};
 
-/// The head of an answer, as far as anybody here asks, and the size of its body.
+/// The used fields of an answer's head, and the size of its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseHead {
     /// The status code.
@@ -15,7 +15,7 @@ pub struct ResponseHead {
     pub content_length: Option<u64>,
     /// The ETag, if there is one.
     pub etag: Option<String>,
-    /// The body, if the status is not a success: what the server says about its refusal.
+    /// The body, if the status is not a success: the server's description of the error.
     pub error_body: Vec<u8>,
 }
 
@@ -23,7 +23,7 @@ pub struct ResponseHead {
 const HEADERS_MAX: usize = 64;
 /// Body of an error that is kept.
 const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
-/// Body bytes read in one call where somebody looks at them.
+/// Body bytes that are read in one call, if the body is used.
 const READ_BYTES: usize = 256 << 10;
 
 struct Head {
@@ -41,12 +41,12 @@ enum Framing {
 }
 
 impl Connection {
-    /// Receives the answer to the request that was sent. `is_head` says that it has no body
-    /// whatever its headers announce.
+    /// Receives the answer to the request that was sent. With `is_head` it has no body, even if its
+    /// headers announce one.
     ///
     /// # Errors
-    /// If the answer breaks off, breaks the rules of HTTP, or is not what the sink expects. The
-    /// connection is closed then.
+    /// If the answer breaks off, breaks the rules of HTTP, or does not fit the sink. The connection
+    /// is closed then.
     pub fn receive(
         &mut self,
         is_head: bool,

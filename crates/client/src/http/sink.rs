@@ -1,15 +1,14 @@
-//! Where the body of an answer goes.
+//! The destination of the body of an answer.
 
 use super::HttpError;
 
-/// Bytes that can be looked at piece by piece without being in one place: the body of a request,
-/// or what the body of an answer should be.
+/// Bytes in several pieces: the body of a request, or the expected body of an answer.
 pub trait Bytes {
     /// How many there are.
     fn len(&self) -> u64;
 
-    /// The bytes from `offset` on, as far as they lie in one piece: at least one while `offset`
-    /// is below [`Bytes::len`], and never past the end.
+    /// The bytes from `offset` on, as far as they are contiguous: at least one while `offset` is
+    /// below [`Bytes::len`], and never past the end.
     fn at(&self, offset: u64) -> &[u8];
 
     /// Whether there are none.
@@ -31,7 +30,7 @@ impl Bytes for [u8] {
     }
 }
 
-/// What to do with the body of a successful answer. The body of an error is always kept.
+/// The use of the body of a successful answer. The body of an error is always kept.
 pub enum Sink<'a> {
     /// Count the bytes, do not look at them.
     Discard,
@@ -51,7 +50,7 @@ impl std::fmt::Debug for Sink<'_> {
     }
 }
 
-/// The longest body that is kept: a listing of 1,000 keys of 1,024 bytes, and then some.
+/// The longest body that is kept, larger than a listing of 1,000 keys of 1,024 bytes.
 const COLLECT_BYTES_MAX: usize = 16 << 20;
 
 impl Sink<'_> {

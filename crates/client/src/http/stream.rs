@@ -78,9 +78,9 @@ impl HttpStream {
         }
     }
 
-    /// Receives up to `buffer.len()` bytes without caring for them: a plain socket drops them in
-    /// the kernel and leaves the buffer untouched. Waits for all of them unless time runs out or
-    /// the stream ends.
+    /// Receives up to `buffer.len()` bytes and discards them. A plain socket drops them in the
+    /// kernel and leaves the buffer untouched. Waits for all of them unless time runs out or the
+    /// stream ends.
     pub(super) fn discard(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             #[cfg(target_os = "linux")]
@@ -95,7 +95,7 @@ impl HttpStream {
     }
 }
 
-/// Whether a call ended only because the poll interval passed or a signal came.
+/// Whether a call ended only because of the poll interval or a signal.
 pub(super) fn is_pause(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)

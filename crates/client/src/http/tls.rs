@@ -1,4 +1,4 @@
-//! Whom to believe over https.
+//! The certificates to trust over https.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-/// Which certificates are accepted.
+/// The certificates to accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The authorities of this machine (`SSL_CERT_FILE`, or the distribution's bundle).
     System,
     /// The authorities in one PEM file.
     File(PathBuf),
-    /// Any certificate, for servers that signed their own. The connection is encrypted but
-    /// nobody is proven at its other end.
+    /// Any certificate, for servers with self-signed ones. The connection is encrypted, but the
+    /// peer is not authenticated.
     Anyone,
 }
 
@@ -30,7 +30,7 @@ pub enum TlsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         source: rustls_pki_types::pem::Error,
     },
     /// The file has no certificate that can be used.
@@ -47,7 +47,7 @@ pub enum TlsError {
     Refused(#[from] rustls::Error),
 }
 
-/// Where distributions keep their bundle of authorities.
+/// The files in which distributions keep their bundle of authorities.
 const BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -55,7 +55,7 @@ const BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// A client configuration for TLS 1.2 and 1.3 that trusts as told.
+/// A client configuration for TLS 1.2 and 1.3 with this trust.
 ///
 /// # Errors
 /// If the certificates to trust cannot be read.
@@ -130,9 +130,10 @@ fn roots(
     Ok(store)
 }
 
-/// Believes what an authority in the file signed, and a server's own certificate that is itself in
-/// the file: one that signed itself as an authority, as `openssl req -x509` makes them, is no proper
-/// server certificate otherwise. Its names are not looked at then, since it was named in full.
+/// Accepts certificates signed by an authority in the file, and a server certificate that is itself
+/// in the file. The latter may be a self-signed authority, as `openssl req -x509` makes it, which
+/// is otherwise no valid server certificate. Its names are not checked then, because it was given
+/// explicitly.
 #[derive(Debug)]
 struct NamedCertificates {
     certificates: Vec<CertificateDer<'static>>,
@@ -178,7 +179,7 @@ impl ServerCertVerifier for NamedCertificates {
     }
 }
 
-/// Believes every certificate but still checks that the peer holds its key.
+/// Accepts every certificate but checks that the peer has its key.
 #[derive(Debug)]
 struct AcceptAnyone(Arc<CryptoProvider>);
 

@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use super::web::Web;
 
-/// What the AWS tools read (AWS CLI user guide, "Sourcing credentials with an external process").
+/// The input of the AWS tools (AWS CLI user guide, "Sourcing credentials with an external
+/// process").
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct AwsCredentials {
@@ -56,7 +57,7 @@ pub(super) fn assume(
     })
 }
 
-/// Who the bearer of a token is at an endpoint, as its ARN.
+/// The identity of a token's bearer at an endpoint, as its ARN.
 pub(super) fn identity(web: &Web, endpoint: &str, token: &str) -> Result<String> {
     let url = format!("{}/", endpoint.trim_end_matches('/'));
     let fields = [("Action", "GetCallerIdentity"), ("Version", "2011-06-15")];

@@ -23,7 +23,7 @@ const POLL: Duration = Duration::from_millis(50);
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 const REQUEST_BYTES_MAX: u64 = 16 << 10;
 
-/// Random text that can stand in an address.
+/// Random text that needs no escaping in a URL.
 fn random() -> Result<String> {
     let mut bytes = [0; 32];
     aws_lc_rs::rand::fill(&mut bytes)
@@ -198,7 +198,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Nobody but the browser reads it, so that it cannot be sent is no failure.
+/// Only the browser reads the answer, so a failed write is ignored.
 fn answer(stream: &mut TcpStream, status: &str, words: &str) {
     let body = format!("<!doctype html><title>Dewar</title><p>{words}</p>\n");
     let _ = write!(

@@ -1,4 +1,4 @@
-//! What is kept of logins: a file of mode 0600, and the token file that other tools look for.
+//! Stored logins: a file of mode 0600, and the token file that other tools look for.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -54,8 +54,8 @@ impl Logins {
     }
 }
 
-/// The file, locked: commands that run side by side renew a login one after the other, since a
-/// refresh token may work only once.
+/// The locked file. Concurrent commands renew a login one after the other, because a refresh token
+/// may be valid only once.
 pub(super) struct LoginCache {
     path: PathBuf,
     _lock: File,
@@ -118,7 +118,7 @@ fn folder() -> Result<PathBuf> {
     Ok(base.join("dewar"))
 }
 
-/// Where other tools look for a token (WLCG bearer token discovery).
+/// The file in which other tools look for a token (WLCG bearer token discovery).
 pub(super) fn token_file() -> PathBuf {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(file) = named("BEARER_TOKEN_FILE") {
@@ -145,8 +145,8 @@ pub(super) fn remove_token(login: &Login) -> Result<()> {
     fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))
 }
 
-/// Puts a file of mode 0600 in place of what is there, as a whole. Whatever a name in a folder that
-/// others can write to leads to is replaced, not followed.
+/// Replaces a file by one of mode 0600, as a whole. A symbolic link is replaced and not followed,
+/// because others may be able to write to the folder.
 fn replace(path: &Path, text: &[u8]) -> Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));

@@ -1,9 +1,10 @@
-//! `dewar login`, `token`, `aws-credentials`, `whoami`, `logout`: a person's login at a provider, and what
-//! other tools get of it.
+//! `dewar login`, `token`, `aws-credentials`, `whoami`, `logout`: a person's login at a provider,
+//! and credentials for other tools made from it.
 //!
-//! A login is had by the device flow or the browser flow and renewed with its refresh token. The
-//! storage side is never asked for a password and never sees the refresh token; it gets the access token,
-//! or a session of a role for it. What is kept stands in one file of mode 0600 ([`cache`]).
+//! A login uses the device flow or the browser flow and is renewed with its refresh token. The
+//! storage side never asks for a password and never sees the refresh token. It gets the access
+//! token, or exchanges it for a session of a role. Logins are stored in one file of mode 0600
+//! ([`cache`]).
 
 mod aws;
 mod browser;
@@ -26,15 +27,15 @@ use cache::{Login, LoginCache, write_token};
 use provider::{Provider, refreshed};
 use web::Web;
 
-/// What is asked for where nobody says: who it is, and a refresh token.
+/// The default scopes: the identity and a refresh token.
 const SCOPE: &str = "openid";
 
-/// What a person can do about logins.
+/// The subcommands about logins.
 #[derive(Debug, Subcommand)]
 pub enum LoginCommand {
     /// Log in at a provider of logins, and keep the tokens for other commands and tools
     Login(LoginArgs),
-    /// Print an access token of the login, renewed if need be
+    /// Print an access token of the login, renewed if necessary
     Token(TokenArgs),
     /// Print credentials of a role as JSON, for the AWS tools' credential_process
     AwsCredentials(AwsArgs),
@@ -49,13 +50,14 @@ pub enum LoginCommand {
 pub struct LoginArgs {
     /// The provider's address, as its tokens have it in iss [default: that of the last login]
     issuer: Option<String>,
-    /// The id that the provider knows this program by [default: that of the last login there, else dewar]
+    /// The client id of this program at the provider [default: that of the last login there, else
+    /// dewar]
     #[arg(long, value_name = "ID", env = "DEWAR_CLIENT_ID")]
     client_id: Option<String>,
-    /// What to ask for, with spaces between
+    /// The scopes to ask for, separated by spaces
     #[arg(long, value_name = "SCOPES", default_value = SCOPE)]
     scope: String,
-    /// Show a code to enter in a browser anywhere; this is done where there is no display
+    /// Show a code to enter in a browser anywhere; the default if there is no display
     #[arg(long, conflicts_with = "browser")]
     device: bool,
     /// Log in with a browser on this machine
@@ -71,7 +73,7 @@ pub struct LoginArgs {
     trust: TrustArgs,
 }
 
-/// Which login.
+/// The login to use.
 #[derive(Debug, Args)]
 pub struct TokenArgs {
     /// The provider [default: that of the last login]
@@ -90,20 +92,20 @@ pub struct AwsArgs {
     /// The storage endpoint, as `https://HOST:PORT`
     #[arg(long, value_name = "URL", env = "AWS_ENDPOINT_URL")]
     endpoint: String,
-    /// What the session is called
+    /// The session's name
     #[arg(long, value_name = "NAME", default_value = "dewar")]
     session_name: String,
-    /// How long it lasts, 900 to 43200 seconds [default: an hour]
+    /// The session's duration, 900 to 43200 seconds [default: an hour]
     #[arg(long, value_name = "SECONDS")]
     duration: Option<u32>,
     #[command(flatten)]
     login: TokenArgs,
 }
 
-/// What to look at.
+/// The login to show.
 #[derive(Debug, Args)]
 pub struct WhoamiArgs {
-    /// Ask this storage endpoint, too, who that is there
+    /// Also ask this storage endpoint for its name of the user
     #[arg(long, value_name = "URL", env = "AWS_ENDPOINT_URL")]
     endpoint: Option<String>,
     /// Print JSON
@@ -113,7 +115,7 @@ pub struct WhoamiArgs {
     login: TokenArgs,
 }
 
-/// What to forget.
+/// The logins to remove.
 #[derive(Debug, Args)]
 pub struct LogoutArgs {
     /// The provider [default: that of the last login]
@@ -125,10 +127,10 @@ pub struct LogoutArgs {
     trust: TrustArgs,
 }
 
-/// Whom to believe.
+/// The certificates to trust.
 #[derive(Debug, Args)]
 pub struct TrustArgs {
-    /// Believe certificates of the authorities in this PEM file, not those of the system
+    /// Trust the certificate authorities in this PEM file, not those of the system
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 }
@@ -140,10 +142,10 @@ impl TrustArgs {
     }
 }
 
-/// Carries a command out.
+/// Runs a command.
 ///
 /// # Errors
-/// What stands in the way, for people.
+/// The reason of the failure, as a text for people.
 pub fn run(command: LoginCommand) -> Result<()> {
     match command {
         LoginCommand::Login(args) => login(args),
@@ -354,7 +356,7 @@ fn revoke(web: &Web, login: &Login) -> Result<()> {
     Ok(())
 }
 
-/// What a token says, unproven: only for showing it to who has it.
+/// The claims of a token, not verified: only to show them to the token's owner.
 fn claims(token: &str) -> serde_json::Value {
     let payload = token.split('.').nth(1).unwrap_or_default();
     let bytes = URL_SAFE_NO_PAD.decode(payload).unwrap_or_default();

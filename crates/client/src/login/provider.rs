@@ -1,4 +1,4 @@
-//! What a provider says about itself (OpenID Connect Discovery 1.0, RFC 8414), and its token endpoint.
+//! The metadata of a provider (OpenID Connect Discovery 1.0, RFC 8414), and its token endpoint.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
@@ -17,7 +17,8 @@ pub(super) struct Provider {
     pub(super) revocation: Option<String>,
 }
 
-/// Both places in which metadata may be: behind the issuer's path, and before it.
+/// Both possible addresses of metadata: with the well-known part behind the issuer's path, and
+/// before it.
 fn well_known(issuer: &str) -> Vec<String> {
     let bare = issuer.trim_end_matches('/');
     let mut places = vec![format!("{bare}/.well-known/openid-configuration")];
@@ -31,7 +32,7 @@ fn well_known(issuer: &str) -> Vec<String> {
 }
 
 impl Provider {
-    /// Asks a provider for its metadata, which must be about exactly this one.
+    /// Fetches a provider's metadata, which must name exactly this provider.
     pub(super) fn discover(web: &Web, issuer: &str) -> Result<Self> {
         let mut said = Vec::new();
         for place in well_known(issuer) {
@@ -80,8 +81,8 @@ impl Provider {
     }
 }
 
-/// A new access token for a refresh token. Providers may give a new refresh token, too; the old one may
-/// be worth nothing from then on.
+/// Exchanges a refresh token for a new access token. Providers may also return a new refresh token.
+/// The old one may be invalid from then on.
 pub(super) fn refreshed(web: &Web, login: &Login) -> Result<Login> {
     let refresh = login.refresh.as_deref();
     let refresh = refresh.context("the login has ended, and cannot be renewed: `dewar login`")?;

@@ -1,4 +1,4 @@
-//! `dewar share --login`: a macaroon for one object, got with the token of a login.
+//! `dewar share --login`: a macaroon for one object, requested with the token of a login.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub struct Share {
     pub endpoint: String,
     /// The object: `/BUCKET/KEY`.
     pub path: String,
-    /// How long the macaroon lasts, in seconds; the door grants a day at most.
+    /// The lifetime of the macaroon in seconds. The server grants a day at most.
     pub seconds: u64,
     /// Whether it is for putting the object, not for getting it.
     pub upload: bool,
@@ -23,10 +23,10 @@ pub struct Share {
     pub ca: Option<PathBuf>,
 }
 
-/// Prints the command with which somebody else fetches or puts the object.
+/// Prints the command with which another person downloads or uploads the object.
 ///
 /// # Errors
-/// Nobody is logged in, the object is not there, or the door refuses.
+/// There is no login, the object does not exist, or the server refuses.
 pub fn share(share: &Share) -> Result<()> {
     let named = share
         .path

@@ -1,4 +1,5 @@
-//! One request to a provider or a storage endpoint: JSON or a form there, JSON or text back.
+//! One request to a provider or a storage endpoint. It sends JSON or a form, and receives JSON or
+//! text.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -15,13 +16,13 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Longest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// What came back.
+/// An answer.
 pub(super) struct WebResponse {
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
 }
 
-/// Sends requests, with certificates that are trusted as told.
+/// Sends requests, with the trusted certificates.
 pub(super) struct Web {
     pub(super) trust: Trust,
 }
@@ -152,7 +153,7 @@ impl WebResponse {
         body["error"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// What a refusal says, for people.
+    /// The description of a refusal, for people.
     pub(super) fn words(&self) -> String {
         let body: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let text = |name: &str| body[name].as_str().map(str::to_owned);

@@ -7,7 +7,7 @@ impl S3Client {
     /// Whether the bucket exists and these credentials may see it.
     ///
     /// # Errors
-    /// Any answer but "yes" and "there is none".
+    /// Any answer except success and "not found".
     pub fn bucket_exists(&mut self) -> Result<bool, S3Error> {
         let request = Request {
             verb: "head bucket",

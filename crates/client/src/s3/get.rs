@@ -9,8 +9,8 @@ impl S3Client {
     /// Reads an object of `size_bytes`, or only `range` of it, into `sink`.
     ///
     /// # Errors
-    /// If the server refuses, no answer comes, the number of bytes is wrong, or the sink does not
-    /// like them.
+    /// If the server refuses, no answer comes, the number of bytes is wrong, or the sink rejects
+    /// them.
     pub fn get(
         &mut self,
         key: &str,

@@ -10,15 +10,15 @@ pub struct KeyPage {
     pub keys: u64,
     /// Its first and last key, unless it is empty.
     pub ends: Option<(String, String)>,
-    /// Where the next page begins; none on the last page.
+    /// The continuation token of the next page; `None` on the last page.
     pub next: Option<String>,
 }
 
 impl S3Client {
-    /// Lists up to `keys_max` keys that begin with `prefix`, from the place a page's `next` gave.
+    /// Lists up to `keys_max` keys that begin with `prefix`, starting at a page's `next`.
     ///
     /// # Errors
-    /// If the server refuses, no answer comes, or the page holds more than was asked for.
+    /// If the server refuses, no answer comes, or the page has more keys than requested.
     pub fn list(
         &mut self,
         prefix: &str,

@@ -1,12 +1,12 @@
 //! The S3 verbs of a load, one file each, over one connection.
 //!
-//! A [`S3Client`] signs each request, sends it on its own keep-alive connection and checks that the
-//! answer is the one the verb promises: the status, the number of bytes, and where asked the bytes
-//! themselves. Buckets are addressed by path (`/bucket/key`), which every server understands.
+//! A [`S3Client`] signs each request and sends it on its own keep-alive connection. It checks that
+//! the answer has the right status, the right number of bytes, and if requested the right bytes.
+//! Buckets are addressed by path (`/bucket/key`), which every server supports.
 //!
-//! When a server ended an idle connection the request is sent once more on a new one
-//! ([`S3Client::resent`] counts that); any other failure is the caller's to count. Nothing else is
-//! retried: a load driver that retries hides what it is there to show.
+//! If a server ended an idle connection, the request is sent again on a new one ([`S3Client::resent`]
+//! counts that). The caller counts all other failures. Nothing else is retried: a load driver with
+//! retries would hide the errors that it is meant to show.
 
 mod bucket;
 mod delete;
@@ -59,7 +59,7 @@ pub enum S3Error {
     Promise {
         /// The verb.
         verb: &'static str,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
 }
@@ -77,7 +77,7 @@ impl S3Error {
     }
 }
 
-/// Where a bucket is and how to talk to it; shared by all connections to it.
+/// The address of a bucket and the credentials for it, shared by all connections to it.
 #[derive(Debug)]
 pub struct BucketAccess {
     /// The bucket.
@@ -151,7 +151,7 @@ impl<'a> Body<'a> {
             .map(move |i| start + i * CHUNK_BYTES..(start + (i + 1) * CHUNK_BYTES).min(end))
     }
 
-    /// What `x-amz-content-sha256` says.
+    /// The value of `x-amz-content-sha256`.
     fn payload(&self) -> Cow<'static, str> {
         match self.mode {
             PayloadMode::Unsigned => UNSIGNED_PAYLOAD.into(),
@@ -222,8 +222,8 @@ impl S3Client {
             .open(Deadline::after(self.access.request_limit))?)
     }
 
-    /// Time spent in requests since this was last asked: from the moment a signed request is
-    /// ready until its answer is complete. Signing and hashing on this side are not in it.
+    /// Time spent in requests since the last call, from the moment a signed request is ready until
+    /// its answer is complete. Signing and hashing on this side are not included.
     pub fn take_busy(&mut self) -> Duration {
         std::mem::take(&mut self.busy)
     }
@@ -247,7 +247,7 @@ impl S3Client {
         Ok(answer)
     }
 
-    /// Performs a request, whatever the status of its answer.
+    /// Performs a request, and accepts every status of its answer.
     fn exchange(
         &mut self,
         request: &Request<'_>,
@@ -268,7 +268,7 @@ impl S3Client {
         result.map_err(|(error, _)| error.into())
     }
 
-    /// One try; an error comes with whether the connection had served a request before.
+    /// One attempt. An error comes with whether the connection had served a request before.
     fn attempt(
         &mut self,
         request: &Request<'_>,

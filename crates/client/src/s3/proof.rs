@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use crate::sigv4::Credentials;
 
-/// What a request shows for itself.
+/// The credential of a request.
 #[derive(Debug)]
 pub enum Proof {
     /// A signature, and the token of a session if the key is one's.
@@ -27,8 +27,8 @@ impl fmt::Debug for BearerToken {
     }
 }
 
-/// Bearer tokens that requests take in turn, over all connections: with one for each request, each
-/// is seen for the first time.
+/// Bearer tokens that requests use in turn, over all connections. With one token for each request,
+/// the server sees each for the first time.
 #[derive(Debug)]
 pub struct Tokens {
     tokens: Vec<BearerToken>,

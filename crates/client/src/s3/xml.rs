@@ -1,5 +1,5 @@
-//! Just enough XML to read S3's answers: the text of named elements. Not a parser; the documents
-//! are flat and written by servers, and a wrong one fails the check of whoever asked.
+//! A minimal reader for S3's answers: the text of named elements. It is not a parser. The documents
+//! are flat and written by servers, and the caller's checks detect a wrong one.
 
 /// The text of the first element `name`, with entities resolved.
 pub(super) fn text(document: &str, name: &str) -> Option<String> {
@@ -7,7 +7,7 @@ pub(super) fn text(document: &str, name: &str) -> Option<String> {
     Some(unescape(raw))
 }
 
-/// How many elements `name` there are, and the texts (entities unresolved) of first and last.
+/// The number of elements `name`, and the texts (entities unresolved) of first and last.
 pub(super) fn count<'a>(document: &'a str, name: &str) -> (u64, Option<(&'a str, &'a str)>) {
     let (mut count, mut ends, mut rest) = (0, None, document);
     while let Some((raw, after)) = first(rest, name) {

@@ -4,8 +4,8 @@ use aws_lc_rs::{digest, hmac};
 
 use super::{EMPTY_SHA256, Signature, hex};
 
-/// Bytes of payload in one chunk of an aws-chunked body: what the AWS SDKs use, and small enough
-/// for any server that must hold a chunk before it can check it.
+/// Bytes of payload in one chunk of an aws-chunked body. It is the size that the AWS SDKs use, and
+/// small enough for any server that buffers a chunk before it can check it.
 pub const CHUNK_BYTES: u64 = 64 * 1024;
 
 /// Signs the chunks of one request, in order: each signature covers the one before it.

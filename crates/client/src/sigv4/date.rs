@@ -1,6 +1,6 @@
 //! The two date strings of a signature.
 
-/// A point in time as signatures write it: `20130524T000000Z`, whose first eight digits are the
+/// A point in time in the form for signatures: `20130524T000000Z`, whose first eight digits are the
 /// day of the credential scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmzDate {

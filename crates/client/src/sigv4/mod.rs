@@ -1,12 +1,12 @@
 //! AWS Signature Version 4, the signing side.
 //!
 //! A [`Signer`] belongs to one connection. It derives the signing key once a day and the date
-//! strings once a second, and reuses its buffers, so that a request costs two SHA-256 and one
-//! HMAC over a few hundred bytes and no allocation.
+//! strings once a second, and reuses its buffers, so that a request costs two SHA-256 and one HMAC
+//! over a few hundred bytes and no allocation.
 //!
-//! What is signed: the method, the path as it stands on the wire (already percent-encoded; S3
+//! The signature covers the method, the path as it stands on the wire (already percent-encoded; S3
 //! does not encode twice and does not normalise `//` or `..`), the query sorted by name, and the
-//! headers given. The payload is represented by a string chosen by [`PayloadMode`].
+//! given headers. The payload is represented by a string chosen by [`PayloadMode`].
 //!
 //! Spec: "Signature Calculations for the Authorization Header" of the Amazon S3 API reference,
 //! transferring the payload in one chunk, in multiple chunks, and in chunks with trailing headers.
@@ -24,7 +24,7 @@ pub use encode::{percent_encode, percent_encode_path};
 use aws_lc_rs::{digest, hmac};
 use zeroize::Zeroizing;
 
-/// What stands in for the hash of a payload that is not hashed.
+/// The value that replaces the hash of an unsigned payload.
 pub const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 /// SHA-256 of nothing, in hex: the payload hash of a request without a body.
 pub const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -94,7 +94,7 @@ pub struct Canonical<'a> {
     pub query: &'a str,
     /// Headers to sign: names in lower case, sorted; values trimmed.
     pub headers: &'a [(&'a str, &'a str)],
-    /// What `x-amz-content-sha256` says.
+    /// The value of `x-amz-content-sha256`.
     pub payload: &'a str,
 }
 
@@ -119,7 +119,7 @@ impl std::fmt::Debug for Signer {
 }
 
 impl Signer {
-    /// A signer for `region`, at `unix_s` seconds since 1970; [`Signer::tick`] moves it on.
+    /// A signer for `region`, at `unix_s` seconds since 1970. [`Signer::tick`] advances the time.
     #[must_use]
     pub fn new(credentials: Credentials, region: &str, unix_s: u64) -> Self {
         let date = AmzDate::new(unix_s);

@@ -1,8 +1,9 @@
-//! Shards that reads found bad where too few others were good, until somebody looks at them.
+//! Bad shards that reads found where too few others were good. They are kept here until repair
+//! takes them.
 //!
-//! A page that can be decoded around is put right on the spot. Where it cannot, the read fails and so
-//! does every later one: what keeps blobs safe has to know, and is told here. No read waits for that,
-//! and however many reads fail, a shard is told of once in a while only.
+//! A page that can be decoded from other shards is repaired immediately. Otherwise the read fails,
+//! and so does every later one, so repair must learn of the shard. No read waits for that. A shard
+//! is reported only once in a while, however many reads fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -34,7 +35,7 @@ pub struct BadShard {
     pub shard: usize,
 }
 
-/// The shards that are to be looked at; see the module.
+/// The shards that wait for repair; see the module.
 #[derive(Debug, Default)]
 pub struct BadShards {
     known: Mutex<SuspectShard>,
@@ -44,7 +45,7 @@ pub struct BadShards {
 #[derive(Debug, Default)]
 struct SuspectShard {
     waiting: BTreeSet<BadShard>,
-    /// Those that were told lately, the waiting ones among them.
+    /// Recently reported shards, including the waiting ones.
     told: BTreeMap<BadShard, Instant>,
 }
 
@@ -68,7 +69,8 @@ impl BadShards {
         self.cue.notify_one();
     }
 
-    /// Those that nobody has looked at, as soon as there are any; they count as looked at from then on.
+    /// The shards that wait for repair, as soon as there are any. They stop waiting when this
+    /// returns.
     pub async fn next(&self) -> BTreeSet<BadShard> {
         loop {
             let waiting = core::mem::take(&mut self.known.lock().waiting);

@@ -1,7 +1,8 @@
-//! Checking a shard: everything it holds, read from the medium and verified.
+//! Checking a shard: all its bytes, read from the medium and verified.
 //!
-//! A check reads past the page cache where the file system can, for what matters is what would
-//! still be there tomorrow. It changes nothing; [`super::Damage`] says what a repair has to write.
+//! A check bypasses the page cache if the file system can, because the cache does not show the
+//! state of the medium. It changes nothing; [`super::Damage`] lists the parts that a repair has to
+//! write.
 
 use core::ops::Range;
 
@@ -22,7 +23,7 @@ const STEP_BYTES: u64 = 1 << 20;
 /// Separate stretches of bad pages that are told; beyond, all from there on counts as bad.
 const STRETCHES_MAX: usize = 256;
 
-/// What a check of a shard found.
+/// The result of checking a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckOutcome {
     /// Every page verifies, and the header is its own.
@@ -33,7 +34,7 @@ pub enum CheckOutcome {
     Damaged(Damage),
 }
 
-/// What is wrong with a shard.
+/// The damage of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
     /// The header is not the one that was written.
@@ -74,10 +75,10 @@ impl Damage {
 }
 
 impl BlobStore {
-    /// Checks one shard where its record says it is.
+    /// Checks one shard at the place that its record names.
     ///
     /// # Errors
-    /// As [`BlobRecord::geometry`]. What the disk says is a finding, not an error.
+    /// As [`BlobRecord::geometry`]. An error of the disk is part of the result, not an error.
     pub async fn check(
         &self,
         record: &BlobRecord,
@@ -94,7 +95,7 @@ impl BlobStore {
         self.check_on(record, shard, &member, pace).await
     }
 
-    /// Checks one shard on any disk, whatever its record says of it.
+    /// Checks one shard on any disk, independent of the disk in its record.
     ///
     /// # Errors
     /// As [`BlobStore::check`].
@@ -192,7 +193,7 @@ async fn read(file: &dyn DiskFile, offset: u64, len: usize) -> Option<Bytes> {
 struct Step {
     run: u64,
     pages: Range<u64>,
-    /// Where they are in the file; the last page of a shard may be short.
+    /// Their range in the file; the last page of a shard may be short.
     bytes: Range<u64>,
 }
 

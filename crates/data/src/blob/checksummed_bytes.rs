@@ -1,12 +1,12 @@
-//! Bytes to be written, with the checksums of their pages that whoever sent them computed.
+//! Bytes to be written, with page checksums that the sender computed.
 
 use bytes::Bytes;
 use dewar_checksum::{Crc32c, crc32c};
 use dewar_types::PAGE_BYTES;
 
-/// Bytes whose pages were verified against checksums that came with them. Where such a page becomes a
-/// stored one, what is stored is the checksum that came: no memory that the bytes pass through between
-/// the two can change them unnoticed.
+/// Bytes whose pages were verified against checksums that came with them. When such a page is
+/// stored, the checksum that came with it is stored too. A memory error between the two therefore
+/// cannot change the bytes unnoticed.
 #[derive(Clone, Debug, Default)]
 pub struct ChecksummedBytes {
     bytes: Bytes,
@@ -28,8 +28,8 @@ impl From<Bytes> for ChecksummedBytes {
 }
 
 impl ChecksummedBytes {
-    /// Bytes at `offset` of a file, and the CRC-32C of each of the file's pages, or pieces of one, that they
-    /// touch. The caller has compared them with the bytes.
+    /// Bytes at `offset` of a file, and the CRC-32C of each of the file's pages, or parts of one,
+    /// that they touch. The caller has compared them with the bytes.
     ///
     /// # Panics
     /// When there are not as many checksums as pages.
@@ -54,7 +54,7 @@ impl ChecksummedBytes {
         self.bytes
     }
 
-    /// The CRC-32C of all bytes, put together from those of the pages, if they are known.
+    /// The CRC-32C of all bytes, computed from those of the pages, if they are known.
     #[must_use]
     pub fn crc32c(&self) -> Option<u32> {
         if self.crcs.is_empty() {

@@ -1,12 +1,12 @@
-//! What is known to be wrong with a blob's shards on disks that are there: the value of its entry
-//! in the repair queue.
+//! Known damage of a blob's shards on disks that are present: the value of its entry in the repair
+//! queue.
 
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
 use minicbor::{Decode, Encode};
 
 use crate::format::ShardSet;
 
-/// See the module. What the record itself says (`missing`) is not repeated here.
+/// See the module. Shards that the record itself lists as `missing` are not repeated here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct KnownBadShards {
@@ -58,7 +58,7 @@ impl KnownBadShards {
         minicbor::to_vec(self).unwrap_or_default()
     }
 
-    /// Reads the catalog's bytes; none at all stand for an entry that says only "look at it".
+    /// Decodes the catalog's bytes; no bytes at all mean that the blob must be checked.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] when they are no findings.

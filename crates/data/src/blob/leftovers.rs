@@ -1,8 +1,8 @@
-//! Shard files that could not be removed: their disk was away when their writer gave them up, or when their
-//! blob was taken back.
+//! Shard files that could not be removed, because their disk was absent when their writer gave them
+//! up, or when their blob was taken back.
 //!
-//! Whoever sweeps a disk leaves new blobs alone, since somebody may be writing them. These were given up,
-//! and nobody would look at them again before the next process.
+//! A sweep of a disk leaves new blobs alone, since they may still have a writer. Without this list,
+//! files that were given up would stay until the server restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

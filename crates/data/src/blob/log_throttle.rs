@@ -1,4 +1,5 @@
-//! Says that reads go around a disk, and not for every read: with a disk away, each of them does.
+//! Log messages about reads that avoid a disk. The messages are rate-limited, because with an
+//! absent disk every read avoids it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Immutable blobs, each on the disks of one pool: written once, named by id, removed when nothing names
-//! them.
+//! Immutable blobs, each on the disks of one pool: written once, named by id, removed when nothing
+//! names them.
 
 mod bad_shards;
 mod check;
@@ -83,7 +83,8 @@ pub struct BlobCounts {
     pub decoded_reads: u64,
     /// Bytes that had to be reconstructed for readers.
     pub decoded_bytes: u64,
-    /// Pages that did not verify when they were read, whether or not they could be decoded around.
+    /// Pages that did not verify when they were read, whether or not they could be decoded from
+    /// others.
     pub bad_pages: u64,
     /// Of these, pages put right.
     pub healed_pages: u64,
@@ -113,7 +114,7 @@ impl BlobStore {
         &self.pool
     }
 
-    /// Where new blobs go; refresh it every few seconds.
+    /// The placement of new blobs; refresh it every few seconds.
     #[must_use]
     pub fn placement(&self) -> &Placement {
         &self.placement
@@ -140,12 +141,12 @@ impl BlobStore {
         Ok(codec)
     }
 
-    /// Begins a blob of the main pool under an id that was never used for one. The layout is the pool's,
-    /// narrowed when disks are missing (RECORDS.md section 6).
+    /// Begins a blob of the main pool under an unused id. The layout is the pool's, narrowed when
+    /// disks are missing (RECORDS.md section 6).
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] when fewer than m+1 disks live, [`ErrorKind::NoSpace`] when they
-    /// are full.
+    /// [`ErrorKind::Unavailable`] when fewer than m+1 disks are alive, [`ErrorKind::NoSpace`] when
+    /// they are full.
     pub fn create(&self, id: BlobId, kind: ShardKind) -> Result<BlobWriter> {
         self.create_in(self.pool.number(), id, kind)
     }
@@ -153,8 +154,8 @@ impl BlobStore {
     /// As [`BlobStore::create`], in any pool.
     ///
     /// # Errors
-    /// As [`BlobStore::create`], for the disks of that pool; [`ErrorKind::Unsupported`] for one that
-    /// nobody configured.
+    /// As [`BlobStore::create`], for the disks of that pool; [`ErrorKind::Unsupported`] for a pool
+    /// that is not configured.
     pub fn create_in(&self, pool: u16, id: BlobId, kind: ShardKind) -> Result<BlobWriter> {
         self.encode_as(pool, id, kind, 1)
     }
@@ -165,8 +166,8 @@ impl BlobStore {
         writer::memory_bytes(self.pool.layout())
     }
 
-    /// Begins the next encoding of a blob, in the layout and on the disks of today of its pool: its content is
-    /// written to it and its record put in place of the old one.
+    /// Begins the next encoding of a blob, in the present layout and on the present disks of its
+    /// pool. The caller writes the content to it and replaces the old record by the new one.
     ///
     /// # Errors
     /// As [`BlobStore::create`].
@@ -211,7 +212,7 @@ impl BlobStore {
         }))
     }
 
-    /// Opens a blob; costs nothing until it is read.
+    /// Opens a blob; no disk is accessed until it is read.
     ///
     /// # Errors
     /// As [`BlobRecord::geometry`].
@@ -223,8 +224,8 @@ impl BlobStore {
         })
     }
 
-    /// Removes the shards of a blob that got no name. What cannot be removed, because its disk is away, is
-    /// swept when it is back.
+    /// Removes the shards of a blob that got no name. Shards on an absent disk cannot be removed;
+    /// they are swept when the disk is back.
     pub async fn take_back(&self, record: &BlobRecord) {
         for shard in self.remove(record).await {
             if let Some(disk) = record.disks.get(shard) {
@@ -233,8 +234,8 @@ impl BlobStore {
         }
     }
 
-    /// Removes a blob's shards. Call it when no name and no reader is left. The shards that could
-    /// not be removed, because their disk is away, come back, for the caller to remember.
+    /// Removes a blob's shards. Call it when no name and no reader is left. Returns the shards that
+    /// could not be removed because their disk is absent; the caller must remember them.
     pub async fn remove(&self, record: &BlobRecord) -> Vec<usize> {
         let shards: Vec<usize> = (0..record.disks.len()).collect();
         self.remove_shards(record, &shards).await
@@ -267,7 +268,7 @@ impl BlobStore {
         self.discard(id, 0).await;
     }
 
-    /// Removes shards of later encodings than the one that is named: of a try that failed.
+    /// Removes shards of later encodings than the given one, left by a failed attempt.
     pub async fn discard_newer(&self, record: &BlobRecord) {
         self.discard(record.id, record.generation.saturating_add(1))
             .await;
@@ -343,7 +344,7 @@ impl BlobStore {
         tokio::spawn(healing.in_current_span());
     }
 
-    /// Shards that reads found bad beyond what they could decode.
+    /// Bad shards found by reads that could not decode them from others.
     #[must_use]
     pub fn suspects(&self) -> &BadShards {
         &self.suspects

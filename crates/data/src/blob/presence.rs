@@ -1,6 +1,6 @@
-//! Whether shards are there at all, which costs no reading of them.
+//! Checking whether shards exist, without reading them.
 //!
-//! Folders of shards are in the order of blob ids, as records are: each is listed once.
+//! Folders of shards are in the order of blob ids, as records are, so each is listed once.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::BlobStore;
 use super::record::{BlobRecord, parse_shard_name, shard_dir};
 use crate::pool::Member;
 
-/// What is in one folder of shards.
+/// The content of one folder of shards.
 #[derive(Debug, Default)]
 pub struct ShardListing {
     dir: Option<String>,
@@ -19,11 +19,11 @@ pub struct ShardListing {
 }
 
 impl BlobStore {
-    /// The number of the shard that a record places on a disk and that is not there; `None` if it is,
-    /// or should not be. `listed` is of the record before, in the order of ids.
+    /// Number of the shard that a record places on a disk and that is missing there. `None` if it
+    /// is there, or should not be. `listed` caches one folder, so pass records in the order of ids.
     ///
     /// # Errors
-    /// Those of the disk; [`ErrorKind::Unavailable`] when it went away.
+    /// Those of the disk; [`ErrorKind::Unavailable`] when the disk disappeared.
     pub async fn absent(
         &self,
         member: &Member,

@@ -1,11 +1,11 @@
-//! Reading a blob: only the pages that are needed, from healthy shards where they are healthy,
-//! decoded around where they are not.
+//! Reading a blob: only the needed pages, from healthy shards if possible, decoded from other
+//! shards otherwise.
 //!
 //! A read goes in windows of at most [`WINDOW_BYTES`] user bytes. Pages in memory are served on the
-//! thread that asks; otherwise all shards of a window are read side by side and the next windows
-//! are read ahead. A shard that is missing, bad or slower than [`SLOW_AFTER`] is reconstructed from
-//! k others at once; if it answers first after all, its own bytes are used. No byte leaves here
-//! that did not verify (promise 3).
+//! calling thread. Otherwise all shards of a window are read side by side, and the next windows are
+//! read ahead. A shard that is missing, bad or slower than [`SLOW_AFTER`] is reconstructed from k
+//! others at once. If it answers first after all, its own bytes are used. Only verified bytes are
+//! returned (promise 3).
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -46,7 +46,7 @@ const ROOM_UNIT: u64 = 64 << 10;
 /// A shard that took longer is decoded around while it is still awaited.
 const SLOW_AFTER: Duration = Duration::from_millis(200);
 
-/// A blob opened for reading; readers that hold one finish even if the name is gone meanwhile.
+/// A blob opened for reading. Reads finish even if the blob's name is removed meanwhile.
 #[derive(Clone)]
 pub struct BlobReader {
     pub(crate) store: Arc<BlobStore>,
@@ -126,7 +126,7 @@ impl BlobReader {
         }
     }
 
-    /// The whole range at once; for ranges that are known to be small.
+    /// Reads the whole range at once; for small ranges.
     ///
     /// # Errors
     /// As [`BlobStream::next`].
@@ -144,8 +144,8 @@ impl BlobReader {
         Ok(joined.freeze())
     }
 
-    /// A range within one unit of a shard, if its pages are in memory and verify: nothing is waited for, and
-    /// no more is set up than for one read.
+    /// A range within one unit of a shard, if its pages are in memory and verify. It waits for
+    /// nothing and prepares no further reads.
     #[must_use]
     pub fn read_now(&self, range: ByteRange) -> Option<Bytes> {
         let mut pieces = self.geometry.pieces(range);

@@ -1,9 +1,9 @@
-//! Shards on a disk that was removed and is taken back.
+//! Shards on a disk that was removed from the pool and is added again.
 //!
-//! What is on it was put there by records of another time. A blob never changes, so a shard of an
-//! encoding that is still named is as good there as where the record has it now, if every page of it and
-//! its header verify. A file proves itself by both: the pages by blob, generation and number, the header
-//! by the layout too, since an encoding that was given up may have had the same generation.
+//! The records in use when these shards were written may have changed since. A blob never changes,
+//! so a shard of an encoding that is still named is as good as the one on the record's disk, if its
+//! header and all its pages verify. The pages prove blob, generation and number. The header also
+//! proves the layout, since an encoding that was given up may have had the same generation.
 //!
 //! Memory: the names of one folder at a time, at most 4,096 blobs.
 
@@ -29,7 +29,7 @@ pub async fn shelves_on(disk: &dyn Disk) -> Result<Vec<String>> {
         .collect())
 }
 
-/// The shard files in one of [`shelves_on`], in the order of ids; others are not told.
+/// The shard files in one of [`shelves_on`], in the order of ids; other files are left out.
 ///
 /// # Errors
 /// Those of the disk.
@@ -42,8 +42,8 @@ pub async fn shards_on(disk: &dyn Disk, shelf: &str) -> Result<Vec<NamedShard>> 
 }
 
 impl BlobStore {
-    /// The record of a blob with a shard on another disk, where a file of it was found good. Whatever
-    /// of it was written last is durable then.
+    /// The record of a blob with `member` as the disk of this shard, after a good file of the shard
+    /// was found there. The file and its name are durable afterwards.
     ///
     /// # Errors
     /// Those of the disk.

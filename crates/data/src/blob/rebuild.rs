@@ -1,12 +1,12 @@
-//! Rebuilding shards from the others, in place or onto another disk.
+//! Rebuilding shards from the others, in place or on another disk.
 //!
-//! A blob never changes, so a shard that is rebuilt is byte for byte the one that was lost: it keeps
-//! its generation, only its disk may be another. What is read is what is needed: the rows of k good
-//! shards for the stretches that are bad, once for all targets.
+//! A blob never changes, so a rebuilt shard is byte for byte the lost one. It keeps its generation;
+//! only its disk may change. Only the needed bytes are read: the rows of k good shards for the bad
+//! ranges, once for all targets.
 //!
 //! Order: pages and their slots, the header, the file's sync, its folder's sync; then the caller
-//! changes the record. A crash before that leaves a file that no record names (another disk), or
-//! one whose remaining pages still do not verify (in place), and the next check goes on there.
+//! changes the record. A crash before that leaves a file that no record names (on another disk), or
+//! a file with pages that still do not verify (in place). The next check continues from there.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -29,15 +29,15 @@ const STEP_PAGES: u64 = 256;
 /// A shard to be rebuilt.
 #[derive(Clone, Debug)]
 pub struct RebuildTarget {
-    /// Which.
+    /// Number of the shard.
     pub shard: usize,
-    /// Where it is to be; a disk other than the record's gets all of it.
+    /// Target disk. If it is not the record's disk, the whole shard is written to it.
     pub disk: DiskId,
-    /// What is wrong with it.
+    /// Damage of the shard.
     pub damage: Damage,
 }
 
-/// What a rebuild moved.
+/// The result of a rebuild.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RebuildStats {
     /// Bytes of pages written.
@@ -47,7 +47,7 @@ pub struct RebuildStats {
 struct Open {
     shard: usize,
     disk: DiskId,
-    /// Whether its file was made now, and takes room.
+    /// Whether the file is new, and so takes space.
     grows: bool,
     damage: Damage,
     file: Arc<dyn DiskFile>,
@@ -58,12 +58,12 @@ struct Open {
 }
 
 impl BlobStore {
-    /// Rebuilds shards; see the module. The record that is true afterwards comes back, to be put
-    /// into the catalog in place of `record`.
+    /// Rebuilds shards; see the module. Returns the new record, which the caller puts into the
+    /// catalog in place of `record`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] or [`ErrorKind::Corrupt`] when too few shards can be read;
-    /// what the targets' disks say. What was written until then does no harm.
+    /// [`ErrorKind::Unavailable`] or [`ErrorKind::Corrupt`] when too few shards can be read; errors
+    /// of the targets' disks. Bytes written before the error do no harm.
     pub async fn rebuild(
         self: &Arc<Self>,
         record: &Arc<BlobRecord>,

@@ -1,12 +1,12 @@
-//! The catalog's record of a blob: where its shards are.
+//! The catalog's record of a blob with the places of its shards.
 
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, Result, Timestamp};
 use minicbor::{Decode, Encode};
 
 use crate::format::Geometry;
 
-/// Where the shards of one encoding of a blob are. Stored under the blob's id; changed only when
-/// the blob is encoded anew, never when names change.
+/// The places of the shards of one encoding of a blob. Stored under the blob's id; changed only
+/// when the blob is encoded anew, never when names change.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct BlobRecord {
     /// The blob.
@@ -27,10 +27,10 @@ pub struct BlobRecord {
     /// The disk of each shard, data first.
     #[n(5)]
     pub disks: Vec<DiskId>,
-    /// Shards that were not written, because their disk went away meanwhile; to be repaired.
+    /// Shards that were not written, because their disk disappeared meanwhile; to be repaired.
     #[n(6)]
     pub missing: Vec<u8>,
-    /// When its shards had all been written and synced; records of before this was kept lack it.
+    /// Time when all its shards had been written and synced; absent in older records.
     #[n(7)]
     pub written: Option<Timestamp>,
 }
@@ -43,7 +43,7 @@ impl BlobRecord {
         minicbor::to_vec(self).unwrap_or_default()
     }
 
-    /// Reads the catalog's bytes.
+    /// Decodes the catalog's bytes.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] when they are no record or contradict themselves.
@@ -63,11 +63,11 @@ impl BlobRecord {
         Ok(record)
     }
 
-    /// How the blob is cut.
+    /// The geometry of the blob.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] when layout or length are outside the format; never for a record
-    /// that a writer made or [`BlobRecord::from_bytes`] accepted.
+    /// [`ErrorKind::Corrupt`] when layout or length are outside the format. This never happens for
+    /// a record that a writer made or [`BlobRecord::from_bytes`] accepted.
     pub fn geometry(&self) -> Result<Geometry> {
         Geometry::new(self.layout, self.len).map_err(|error| {
             let message = format!("the record of blob {}", self.id);
@@ -75,15 +75,15 @@ impl BlobRecord {
         })
     }
 
-    /// The file that holds a shard, relative to its disk. Blobs of like age share a folder, so
-    /// that one folder sync serves many writers and no folder grows without bound.
+    /// The file of a shard, relative to its disk. Blobs of similar age share a folder, so that one
+    /// folder sync serves many writers and no folder grows without limit.
     #[must_use]
     pub fn shard_path(&self, shard: usize) -> String {
         shard_path(self.id, self.generation, shard)
     }
 }
 
-/// Fuzz target: nothing panics, and what decodes encodes to the same record.
+/// Fuzz target: nothing panics, and a decoded record encodes to the same record.
 pub fn fuzz_blob_record(bytes: &[u8]) {
     if let Ok(record) = BlobRecord::from_bytes(bytes) {
         let again = BlobRecord::from_bytes(&record.to_bytes());

@@ -1,10 +1,10 @@
-//! What blobs the disks hold when no catalog says so: shard files by their names, and what their
-//! headers say. For salvage; it changes nothing.
+//! Survey of the blobs on the disks without a catalog: shard files by their names, and their
+//! headers. It serves salvage and changes nothing.
 //!
-//! A name says blob, generation and shard; whether they are true, and whose bytes they are, the
-//! header says: a file counts only when its header is sealed, verifies, agrees with its name, and
-//! was written for the disk on which it lies. So a file that was copied elsewhere by hand, torn, or
-//! left by a write that did not end counts for nothing.
+//! The name of a file says blob, generation and shard. Only the header proves them, and says which
+//! object the bytes belong to. A file counts only when its header is sealed, verifies, agrees with
+//! the name, and was written for the disk that the file is on. Files that were copied elsewhere by
+//! hand, are torn, or come from a write that did not end are therefore ignored.
 //!
 //! Memory: the names of one folder at a time, at most 4,096 blobs by their ids.
 
@@ -23,15 +23,15 @@ const FOLDER: &str = "blobs";
 /// A shard file, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScannedShard {
-    /// Which encoding.
+    /// Generation of the encoding.
     pub generation: u32,
-    /// Which shard.
+    /// Number of the shard.
     pub shard: u8,
     /// The disk it lies on.
     pub disk: DiskId,
 }
 
-/// What one folder holds, on all disks together.
+/// The blobs of one folder, on all disks together.
 #[derive(Debug, Default)]
 pub struct ShardFolder {
     /// Shard files by blob.
@@ -45,13 +45,13 @@ pub struct ShardFolder {
 /// A blob put together from its headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReassembledBlob {
-    /// The record that a catalog would have. It is not known when its shards were verified.
+    /// The record that a catalog would have, except for the unknown time of the last verification.
     pub record: BlobRecord,
-    /// What it is.
+    /// Kind of the blob.
     pub kind: ShardKind,
     /// When it was begun.
     pub created: Timestamp,
-    /// What its writer said of the object.
+    /// The writer's description of the object.
     pub owner: Vec<u8>,
 }
 
@@ -84,7 +84,7 @@ impl BlobStore {
         (shelves, unread)
     }
 
-    /// What one of [`BlobStore::shelves`] holds.
+    /// The content of one of [`BlobStore::shelves`].
     pub async fn shelf(&self, name: &str) -> ShardFolder {
         let dir = format!("{FOLDER}/{name}");
         let mut shelf = ShardFolder::default();
@@ -112,10 +112,10 @@ impl BlobStore {
         shelf
     }
 
-    /// Puts the newest encoding of a blob together of which enough shards are there.
+    /// Assembles the newest encoding of a blob that has enough shards.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] when there is none, saying what is lacking.
+    /// [`ErrorKind::Corrupt`] when there is none; the message lists the missing shards.
     pub async fn assemble(&self, blob: BlobId, found: &[ScannedShard]) -> Result<ReassembledBlob> {
         let mut generations: BTreeMap<u32, Vec<ScannedShard>> = BTreeMap::new();
         for shard in found {
@@ -214,8 +214,8 @@ impl BlobStore {
         })
     }
 
-    /// What the first shard found that can be read says of the blob it is of, when there are too few
-    /// to assemble it.
+    /// The description of a blob in its first readable shard, for a blob with too few shards to
+    /// assemble.
     pub async fn described(
         &self,
         blob: BlobId,
@@ -258,7 +258,7 @@ impl BlobStore {
         Ok(header)
     }
 
-    /// How many shards of a record's encoding have a file where the record says.
+    /// Number of shards of a record's encoding whose file exists at the recorded place.
     pub async fn files_of(&self, record: &BlobRecord) -> usize {
         let mut there = 0;
         for (shard, disk) in record.disks.iter().enumerate() {

@@ -33,7 +33,7 @@ const LATELY: u64 = OPEN_SHARDS_MAX as u64 / 8;
 /// Why rows of a shard could not be had from its own disk.
 #[derive(Debug, Error)]
 pub(crate) enum ShardError {
-    /// Its disk is not there, or the shard was never written.
+    /// Its disk is absent, or the shard was never written.
     #[error("shard {shard} of blob {blob} is missing")]
     Missing { blob: BlobId, shard: usize },
     /// The disk failed.
@@ -81,8 +81,8 @@ struct Lru {
 #[derive(Debug)]
 pub(crate) struct OpenShard {
     file: Arc<dyn DiskFile>,
-    /// Its disk when opened, and the `returns` of that: after an absence, and on another disk under
-    /// the same id, the file is opened anew.
+    /// Its disk when opened, with the disk's count of returns. After an absence, and on another
+    /// disk under the same id, the file is opened again.
     disk: Arc<dyn Disk>,
     returns: u32,
     slot_pages: Mutex<BTreeMap<u64, Bytes>>,

@@ -1,9 +1,12 @@
 //! Collecting leftovers: shard files that no record names.
 //!
-//! They come from writes that a crash cut short, from writers that were dropped while their disk
-//! was away, and from removals that a disk missed. A file is removed only when its blob was begun
-//! before this process opened the store (so no writer of ours is on it) or its writer has given it up,
-//! and the catalog, asked after the file was seen, does not name that encoding of the blob.
+//! They come from three sources: writes that a crash cut short, writers that were dropped while
+//! their disk was absent, and removals that a disk missed. A file is removed only when both of
+//! these hold:
+//!
+//! - Its blob was begun before this process opened the store, so it has no writer, or its writer
+//!   has given it up.
+//! - The catalog does not name that encoding of the blob. It is asked after the file was seen.
 
 use std::collections::BTreeSet;
 
@@ -14,20 +17,20 @@ use super::leftovers::Leftovers;
 use super::record::{BlobRecord, parse_shard_name};
 use crate::pool::Member;
 
-/// What a sweep of one disk found.
+/// The result of a sweep of one disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepReport {
     /// Shard files looked at.
     pub seen: u64,
     /// Files that nothing names, removed.
     pub removed: u64,
-    /// Files of blobs that are being written: what of them is left over is not known yet.
+    /// Files of blobs that are being written; it is not known yet which of them will be left over.
     pub busy: u64,
-    /// Files whose names are not of ours; left alone.
+    /// Files with names that Dewar does not use; left alone.
     pub foreign: u64,
 }
 
-/// What the catalog knows of a blob.
+/// The catalog's knowledge of a blob.
 #[derive(Clone, Debug)]
 pub enum BlobStatus {
     /// Nothing names it.
@@ -61,19 +64,20 @@ impl BlobStore {
         Ok(highest)
     }
 
-    /// Whether writers of this process left files on a disk that they could not remove, so that it should
-    /// be swept once more.
+    /// Whether writers of this process left files on a disk that they could not remove. The disk
+    /// should then be swept again.
     #[must_use]
     pub fn has_leftovers(&self, disk: DiskId) -> bool {
         self.leftovers.any(disk)
     }
 
     /// Walks the shard files of one disk. `first_new` is the first blob id of this opening of the
-    /// store: what is not below it is touched only if its writer gave it up. `claim` keeps a blob from being
-    /// rebuilt while what it gives is held, `None` when that is under way; `look_up` asks about a blob.
+    /// store. Files of this and later blobs are removed only if their writer gave them up. `claim`
+    /// prevents that a blob is rebuilt while the returned guard exists; it is `None` during a
+    /// rebuild. `look_up` asks the catalog about a blob.
     ///
     /// # Errors
-    /// Those of the disk and of the catalog; what was removed until then stays removed.
+    /// Those of the disk and of the catalog; files removed before the error stay removed.
     pub async fn sweep<F, G>(
         &self,
         member: &Member,

@@ -7,9 +7,9 @@ use dewar_types::PAGE_BYTES;
 
 use crate::format::{PageKey, SLOT_BYTES, runs};
 
-/// Verified bytes of a blob. Of those that came from stored pages, and not out of decoding, the
-/// checksums of the pages are known: whoever sends pages with checksums need not compute them, and
-/// sends what was computed when they were written.
+/// Verified bytes of a blob. For bytes from stored pages (not decoded ones), the checksums of the
+/// pages are known. A sender of pages with checksums need not compute them, and sends the checksums
+/// that were computed when the pages were written.
 #[derive(Clone, Debug, Default)]
 pub struct VerifiedBytes {
     bytes: Bytes,
@@ -21,7 +21,7 @@ pub struct VerifiedBytes {
 struct Pages {
     key: PageKey,
     shard_len: u64,
-    /// Where in the shard the bytes begin.
+    /// Start of the bytes in the shard.
     row: u64,
     /// The page of the first slot.
     first: u64,
@@ -66,7 +66,7 @@ impl VerifiedBytes {
         self.bytes
     }
 
-    /// Takes the first bytes off.
+    /// Splits off the first bytes.
     ///
     /// # Panics
     /// When there are fewer.
@@ -88,7 +88,7 @@ impl VerifiedBytes {
         }
     }
 
-    /// The CRC-32C of `len` bytes from `at` on, if they are just one stored page.
+    /// The CRC-32C of `len` bytes from `at` on, if they are exactly one stored page.
     #[must_use]
     pub fn page_crc(&self, at: usize, len: usize) -> Option<u32> {
         let pages = self.pages.as_ref()?;

@@ -1,14 +1,15 @@
 //! Writing a blob: cut, encode, checksum, spread, sync.
 //!
-//! Bytes are gathered in windows of a few whole stripes, deinterleaved so that each shard's part
-//! of a window is one run of bytes: parity is then computed over the window at once and each disk
-//! gets one write. A task per shard owns its file and works its window queue off, so disks proceed
-//! side by side and a slow one is waited for only when its queue is full.
+//! Bytes are gathered in windows of a few whole stripes, deinterleaved so that each shard's part of
+//! a window is contiguous. Parity is then computed over the window at once, and each disk gets one
+//! write. A task per shard owns its file and processes its queue of windows. Disks therefore work
+//! side by side, and the writer waits for a slow disk only when its queue is full.
 //!
 //! Order: pages and their checksum pages, and the header; then the file's sync, then its folder's
 //! sync; only then may the catalog name the blob (invariant I1). A crash at any point leaves files
-//! that no record names, which the sweep collects. Dropping the writer closes the queues without
-//! a finish, and each task removes its file; dropping it while it seals removes what was finished.
+//! that no record names, which the sweep removes. If the writer is dropped, its queues are closed
+//! without a finish, and each task removes its file. If it is dropped during the seal, the finished
+//! files are removed too.
 
 use std::sync::Arc;
 
@@ -86,19 +87,19 @@ pub struct BlobWriter {
     pages: u64,
     len: u64,
     created: Timestamp,
-    /// Shards may have been finished, and the record was not handed out.
+    /// Whether shards may be finished while the record was not returned yet.
     sealing: bool,
 }
 
 struct ShardQueue {
     queue: Option<mpsc::Sender<Work>>,
-    /// `None` once it was told.
+    /// `None` after it was reported.
     outcome: Option<oneshot::Receiver<Result<()>>>,
 }
 
 enum Work {
     Window(Part),
-    /// The last window rides along, so that a blob of one window costs each disk one operation.
+    /// The last window is part of it, so that a blob of one window costs each disk one operation.
     Finish {
         last: Option<Part>,
         header: Bytes,
@@ -166,24 +167,25 @@ impl BlobWriter {
         self.window_bytes_max
     }
 
-    /// Bytes of memory that it holds at least while nothing waits for a disk: a stripe that it gathers,
-    /// and a task with its queue for each shard. Larger windows are cut out of what all writers share.
+    /// Minimum memory of the writer while nothing waits for a disk, in bytes: one stripe in
+    /// preparation, and a task with its queue for each shard. Larger windows take memory from a
+    /// budget that all writers share.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         memory_bytes(self.plan.layout)
     }
 
-    /// Takes the next bytes. Waits while the disks are behind.
+    /// Takes the next bytes. Waits while the disks are too slow.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`] beyond [`BLOB_BYTES_MAX`];
-    /// [`ErrorKind::Unavailable`] when so many shards failed that the blob cannot be acknowledged.
+    /// [`ErrorKind::TooLarge`] beyond [`BLOB_BYTES_MAX`]; [`ErrorKind::Unavailable`] when so many
+    /// shards failed that the blob cannot be acknowledged.
     pub async fn write(&mut self, bytes: Bytes) -> Result<()> {
         self.write_paged(&ChecksummedBytes::from(bytes)).await
     }
 
-    /// The same for bytes that came with checksums: where a page of theirs is one of a shard, its checksum
-    /// is stored as it came.
+    /// The same for bytes with checksums. If a page of them is a page of a shard, its checksum is
+    /// stored unchanged.
     ///
     /// # Errors
     /// As [`BlobWriter::write`].
@@ -319,13 +321,13 @@ impl BlobWriter {
         ))
     }
 
-    /// Ends the blob: when this returns, enough shards are durable and the record may be named by
-    /// the catalog. `describe` goes into every shard's header for salvage, at most
-    /// [`OWNER_BYTES_MAX`] bytes; what is longer is cut.
+    /// Ends the blob. When this returns, enough shards are durable, and the catalog may name the
+    /// record. `describe` goes into every shard's header for salvage; it is cut to
+    /// [`OWNER_BYTES_MAX`] bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] or [`ErrorKind::NoSpace`] when too few shards became durable;
-    /// what was written is removed.
+    /// [`ErrorKind::Unavailable`] or [`ErrorKind::NoSpace`] when too few shards became durable; the
+    /// shards are then removed.
     pub async fn seal(mut self, describe: &[u8]) -> Result<BlobRecord> {
         let mut last = self.encode()?.into_iter();
         let describe = &describe[..describe.len().min(OWNER_BYTES_MAX)];
@@ -484,7 +486,7 @@ fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
 struct ShardTask {
     id: DiskId,
     resting: Arc<DiskBackoff>,
-    /// To be asked before each window.
+    /// Asked before each window.
     rooms: Arc<SpaceAccounting>,
     demand: SpaceDemand,
     leftovers: Arc<Leftovers>,

@@ -1,9 +1,9 @@
-//! How a blob is cut: which of its bytes are in which shard, and which bytes of the others give a
-//! lost one back.
+//! The division of a blob: which of its bytes are in which shard, and which bytes of the others
+//! give a lost one back.
 //!
-//! A blob is cut in stripes of k units; data shard j holds unit j of every stripe, in order, and
-//! parity shard i the parity of every stripe. Only the last stripe is short: its data units are
-//! filled from the first on, so some may be full, one short and the rest empty; its parity units
+//! A blob is divided into stripes of k units. Data shard j has unit j of every stripe, in order,
+//! and parity shard i the parity of every stripe. Only the last stripe is short. Its data units are
+//! filled from the first on, so some may be full, one short and the rest empty. Its parity units
 //! are as long as its first data unit. Every offset within a stripe is the same in all shards.
 
 use core::ops::Range;
@@ -21,7 +21,7 @@ pub enum GeometryError {
     Layout {
         /// The layout.
         layout: Layout,
-        /// What is wrong with it.
+        /// The violated rule.
         flaw: &'static str,
     },
     /// The blob is too long.
@@ -44,9 +44,9 @@ pub struct Geometry {
 pub struct Piece {
     /// The data shard.
     pub shard: usize,
-    /// Where it begins in the shard.
+    /// Start in the shard, in bytes.
     pub shard_offset: u64,
-    /// Where it begins in the blob.
+    /// Start in the blob, in bytes.
     pub blob_offset: u64,
     /// Its bytes, at least 1 and at most a unit.
     pub len: usize,
@@ -65,8 +65,8 @@ impl Piece {
 pub struct DecodeInput {
     /// The shard, data or parity.
     pub shard: usize,
-    /// The bytes of the shard to read. It begins where the lost stretch begins and may end earlier,
-    /// where the shard does; nothing is to be read when it is empty.
+    /// The range of the shard to read. It begins where the lost range begins and may end earlier,
+    /// at the end of the shard. An empty range is not read.
     pub range: Range<u64>,
 }
 
@@ -152,7 +152,7 @@ impl Geometry {
         stripe + shard as u64 * unit + shard_offset % unit
     }
 
-    /// Where the bytes of `range` are, in the order of the blob, unit by unit. Bytes beyond the
+    /// The places of the bytes of `range`, in the order of the blob, unit by unit. Bytes beyond the
     /// blob are left out.
     #[must_use]
     pub fn pieces(&self, range: ByteRange) -> Pieces {
@@ -163,21 +163,20 @@ impl Geometry {
         }
     }
 
-    /// The bytes of data shard `shard` that `range` of the blob takes: one contiguous stretch, made
-    /// of the shard's pieces of [`Self::pieces`] in order; empty when it takes none.
+    /// The bytes of data shard `shard` that `range` of the blob touches: one contiguous range, made
+    /// of the shard's pieces of [`Self::pieces`] in order; empty when it touches none.
     #[must_use]
     pub fn shard_span(&self, shard: usize, range: ByteRange) -> Range<u64> {
         let end = range.end.min(self.len);
         self.before(shard, range.start.min(end))..self.before(shard, end)
     }
 
-    /// Up to k shards from which `range` of a lost shard, data or parity, can be computed, the
-    /// lowest first, with what to read of each. Fewer than k when too few are left.
+    /// Up to k shards from which `range` of a lost shard, data or parity, can be computed. They are
+    /// in ascending order, with the range to read of each. Fewer than k when too few are left.
     ///
-    /// `range` is not empty and lies in the lost shard. `usable` are the shards that can be read;
-    /// the lost one is not among them. A data shard
-    /// that has no bytes in `range` is a source whether usable or not: what it would hold is known
-    /// to be zeros.
+    /// `range` is not empty and inside the lost shard. `usable` are the readable shards without the
+    /// lost one. A data shard that has no bytes in `range` is always a source, because its bytes
+    /// are known to be zeros.
     #[must_use]
     pub fn sources(&self, range: Range<u64>, usable: ShardSet) -> DecodeInputs {
         DecodeInputs {

@@ -1,15 +1,15 @@
-//! The first page of a shard file: whose shard it is, and enough about the object to salvage it
-//! when every catalog is gone.
+//! The first page of a shard file. It identifies the shard, and has enough facts about the object
+//! to salvage it when every catalog is gone.
 //!
-//! A header is written when the blob is sealed, when length and digests are known; a writer may also
-//! write an unsealed one when it makes the file. Power may fail in the middle of the second write,
-//! and then the page may fail its checksum: the blob was not acknowledged yet, so nothing that was
-//! promised is lost. Reading does not need headers (the catalog's record has the geometry, and
-//! slots bind pages to their place); salvage and `fsck` do.
+//! A header is written when the blob is sealed, when length and digests are known. A writer may
+//! also write an unsealed one when it makes the file. If the power fails in the middle of the
+//! second write, the page may fail its checksum. The blob was not acknowledged yet, so nothing
+//! acknowledged is lost. Reading does not need headers, since the catalog's record has the
+//! geometry, and slots bind pages to their position. Salvage and `fsck` need them.
 //!
 //! Every byte of the page is either a field, the owner description, or zero, and the last four are
-//! the CRC-32C of all before. A reader of this version refuses what it does not know: another
-//! version, checksum kind, page size or flag, and anything but zero where zeros belong.
+//! the CRC-32C of all before. A reader of this version refuses any other version, checksum kind,
+//! page size or flag, and any nonzero padding.
 
 use core::ops::Range;
 
@@ -60,7 +60,7 @@ const LEN_UNKNOWN: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChecksumKind {
-    /// CRC-32C of the stored bytes XOR a hash of the page's place ([`super::PageKey`]).
+    /// CRC-32C of the stored bytes XOR a hash of the page's position ([`super::PageKey`]).
     Crc32cMixed,
 }
 
@@ -72,7 +72,7 @@ impl ChecksumKind {
     }
 }
 
-/// What a blob is.
+/// The kind of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardKind {
     /// The content of one object, or of a part of one.
@@ -95,15 +95,15 @@ impl ShardKind {
 pub struct ShardHeader {
     /// How the pages are protected.
     pub checksum: ChecksumKind,
-    /// What the blob is.
+    /// Kind of the blob.
     pub kind: ShardKind,
     /// Whether the blob is complete: its length is known and the owner description final.
     pub sealed: bool,
     /// The blob.
     pub blob: BlobId,
-    /// Which encoding of the blob.
+    /// Generation of the encoding.
     pub generation: u32,
-    /// Which shard, 0 to k+m-1.
+    /// Number of the shard, 0 to k+m-1.
     pub shard: u8,
     /// How the blob is cut.
     pub layout: Layout,
@@ -115,10 +115,10 @@ pub struct ShardHeader {
     pub cluster: u128,
     /// The pool it was written for.
     pub pool: u128,
-    /// The disk it was written for. On another disk it is a copy that someone made.
+    /// The disk for which it was written. On another disk it is a manual copy.
     pub disk: DiskId,
-    /// What salvage needs of the object (path, owner, version, digests), up to
-    /// [`OWNER_BYTES_MAX`] bytes that mean nothing here.
+    /// Facts about the object for salvage (path, owner, version, digests), up to
+    /// [`OWNER_BYTES_MAX`] bytes that this crate does not interpret.
     pub owner: Vec<u8>,
 }
 
@@ -135,7 +135,7 @@ pub enum HeaderError {
     /// All zeros: the header was never written.
     #[error("the shard header was never written")]
     Empty,
-    /// Something else than a shard file.
+    /// Not a shard file.
     #[error("not a shard file: it begins with {0:02x?}")]
     Magic([u8; 8]),
     /// Written by another version of the format.
@@ -144,7 +144,7 @@ pub enum HeaderError {
     /// Torn, damaged or half written.
     #[error("the shard header fails its checksum: {found:08x} for {expected:08x}")]
     Checksum {
-        /// The CRC-32C that stands in it.
+        /// The CRC-32C in the header.
         expected: u32,
         /// The CRC-32C of its bytes.
         found: u32,
@@ -162,10 +162,10 @@ pub enum HeaderError {
     Layout {
         /// The layout.
         layout: Layout,
-        /// What is wrong with it.
+        /// The violated rule.
         flaw: &'static str,
     },
-    /// Bytes that are not zero where this version has no field.
+    /// Nonzero bytes outside the fields of this version.
     #[error("shard header has data at byte {at}, where version {FORMAT_VERSION} has none")]
     Unknown {
         /// The first such byte.
@@ -186,7 +186,7 @@ impl ShardHeader {
         Geometry::new(self.layout, self.blob_len?).ok()
     }
 
-    /// The page that goes to the disk.
+    /// Encodes the page for the disk.
     ///
     /// # Errors
     /// [`HeaderError::Field`] or [`HeaderError::Layout`] when a field is outside the format: a
@@ -229,7 +229,7 @@ impl ShardHeader {
         Ok(page)
     }
 
-    /// The header in the first [`HEADER_BYTES`] of `bytes`, whatever they are.
+    /// Decodes the header in the first [`HEADER_BYTES`] of `bytes`, which may be any bytes.
     ///
     /// # Errors
     /// [`HeaderError`] for anything that [`Self::encode`] does not write.
@@ -360,9 +360,9 @@ fn zeros(page: &[u8; HEADER_BYTES], range: Range<usize>) -> Result<(), HeaderErr
     }
 }
 
-/// For fuzzing: any bytes are refused with an error or are a header that encodes to the same
-/// bytes again. They are tried as they are, and with magic, version and checksum made good so that
-/// what lies behind these is reached.
+/// Fuzz target: any bytes are refused with an error, or are a header that encodes to the same bytes
+/// again. The bytes are tried unchanged, and with correct magic, version and checksum, so that the
+/// later checks are reached.
 ///
 /// # Panics
 /// When that does not hold.

@@ -1,18 +1,20 @@
-//! The shard file, version 1: what lies where, byte by byte, as pure functions over numbers and
-//! slices. `docs/formats/shard.md` draws it; it is a disk format, so it does not change.
+//! The shard file, version 1: its layout byte by byte, as pure functions over numbers and slices.
+//! `docs/formats/shard.md` describes it; it is a disk format, so it does not change.
 //!
 //! - [`Geometry`]: which bytes of a blob are in which shard, and which bytes of the other shards
 //!   give a lost one back.
-//! - [`runs`]: where the pages of a shard and their checksums are in its file.
-//! - [`PageKey`]: the checksum of a page, bound to the place where it belongs.
-//! - [`ShardHeader`]: the first page of the file, which says whose shard it is.
+//! - [`runs`]: offsets of the pages of a shard and of their checksums in its file.
+//! - [`PageKey`]: the checksum of a page, bound to the position of the page.
+//! - [`ShardHeader`]: the first page of the file, which identifies the shard.
 //!
-//! Nothing here does I/O, allocates per page or depends on what stands on a disk, but for
-//! [`ShardHeader::decode`], which takes any bytes and answers with a header or a typed error.
+//! Nothing here does I/O, allocates per page or depends on the content of a disk. The exception is
+//! [`ShardHeader::decode`], which takes any bytes and returns a header or a typed error.
 //!
-//! What the format does not do: find out which of two intact generations is current (the catalog
-//! knows), keep a torn header readable (a header is needed to salvage, not to read: the catalog
-//! knows the rest), or protect against someone who forges checksums (CRC is no signature).
+//! The format does not do the following:
+//!
+//! - It does not say which of two intact generations is current; the catalog knows.
+//! - It does not keep a torn header readable. Salvage needs the header, reading does not.
+//! - It does not protect against forged checksums, since a CRC is no signature.
 
 mod geometry;
 mod header;
@@ -36,7 +38,7 @@ pub const HEADER_BYTES: usize = 4096;
 /// Bytes of a checksum slot.
 pub const SLOT_BYTES: usize = 4;
 
-/// Slots in a checksum page, and so the most pages in a run.
+/// Slots in a checksum page, which is also the maximum number of pages in a run.
 pub const SLOTS_PER_PAGE: usize = dewar_types::PAGE_BYTES / SLOT_BYTES;
 
 /// The longest owner description a header holds, in bytes.

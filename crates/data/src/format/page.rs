@@ -1,16 +1,16 @@
-//! The checksum of a page, bound to its place.
+//! The checksum of a page, bound to its position.
 //!
-//! A slot holds CRC-32C(stored bytes of the page) XOR mix(blob, generation, shard, page). A page
-//! that is intact but of another blob, an older encoding, another shard or another place does not
-//! verify, but for one chance in 2^32; and since the mix is known to whoever reads, the plain CRC
-//! that XRootD's page reads want falls out by XOR.
+//! A slot holds CRC-32C(stored bytes of the page) XOR mix(blob, generation, shard, page). An intact
+//! page of another blob, an older encoding, another shard or another position does not verify,
+//! except with a probability of 2^-32. Readers know the mix, so an XOR gives the plain CRC that
+//! XRootD's page reads need.
 //!
-//! **What was never written does not verify.** Where a file has a hole, or was only allocated, slot
-//! and page read as zeros. That pair would verify if the mix happened to equal the CRC of zeros, so
-//! the mix avoids that one value (see [`PageKey::mix`]).
+//! **A page that was never written does not verify.** In a hole of a file, or in allocated but
+//! unwritten space, slot and page read as zeros. That pair would verify if the mix happened to
+//! equal the CRC of zeros, so the mix avoids that one value (see [`PageKey::mix`]).
 //!
-//! A checksum page has no checksum of its own: a flipped bit in a slot fails the one page it
-//! stands for, which is then rebuilt with its slot like any bad page.
+//! A checksum page has no checksum of its own. A flipped bit in a slot makes only the page of that
+//! slot fail. The page is then rebuilt with its slot like any bad page.
 
 use core::fmt;
 
@@ -25,7 +25,7 @@ const CRC_OF_ZERO_PAGE: u32 = 0x98f9_4189;
 
 static ZERO_PAGE: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
-/// A stored page that is not what its slot says: damaged, never written, or of another place.
+/// A stored page that does not match its slot: damaged, never written, or from another position.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 #[error("page {page} of {key} fails its checksum: {found:08x} for {expected:08x}")]
 pub struct PageError {
@@ -42,7 +42,7 @@ pub struct PageError {
 /// Computes and verifies the slots of one shard's pages. Small and cheap to copy.
 ///
 /// Pages are numbered from 0 within the shard. Only the last page of a shard may hold less than
-/// [`PAGE_BYTES`], and no page holds nothing; its checksum covers its real bytes alone.
+/// [`PAGE_BYTES`], and no page is empty. Its checksum covers its real bytes alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PageKey {
     blob: BlobId,
@@ -81,8 +81,9 @@ impl PageKey {
         }
     }
 
-    /// What the CRC of page `page`, of `length` bytes, is XORed with: the upper half of
-    /// scatter(seed XOR page), and if that is the CRC of `length` zeros, that value XOR 1.
+    /// The value that the CRC of page `page`, of `length` bytes, is XORed with. It is the upper
+    /// half of scatter(seed XOR page). If that is the CRC of `length` zeros, it is that value XOR
+    /// 1.
     ///
     /// # Panics
     /// When `length` is not 1 to [`PAGE_BYTES`].
@@ -112,8 +113,8 @@ impl PageKey {
         crc32c(bytes) ^ self.mix(page, bytes.len())
     }
 
-    /// The slot of page `page` of `length` bytes whose CRC-32C is known, as after a page write
-    /// that brought it along. The same function gives the plain CRC when it is handed a slot.
+    /// The slot of page `page` of `length` bytes with a known CRC-32C, for example one that a page
+    /// write sent. The same function returns the plain CRC when `crc` is a slot.
     ///
     /// # Panics
     /// When `length` is not 1 to [`PAGE_BYTES`].
@@ -153,7 +154,7 @@ impl PageKey {
         }
     }
 
-    /// Writes the slots of consecutive pages, the first of them `first_page`, as they stand in a
+    /// Writes the slots of consecutive pages, the first of them `first_page`, in the form of a
     /// checksum page. Only the last page in `bytes` may be short.
     ///
     /// # Panics
@@ -168,8 +169,8 @@ impl PageKey {
         }
     }
 
-    /// Verifies consecutive pages, the first of them `first_page`, against their slots as they
-    /// stand in a checksum page. Only the last page in `bytes` may be short.
+    /// Verifies consecutive pages, the first of them `first_page`, against their slots in the form
+    /// of a checksum page. Only the last page in `bytes` may be short.
     ///
     /// # Errors
     /// [`PageError`] for the first page that fails.

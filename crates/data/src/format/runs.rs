@@ -1,11 +1,11 @@
-//! Where pages and their checksums are in a shard file.
+//! Offsets of pages and their checksums in a shard file.
 //!
-//! The file is the header page and then runs; a run is one checksum page with 1024 slots and then
-//! the up to 1024 pages it covers. A page's place depends on its number alone, so a shard can be
-//! written before its length is known, and any page is found without reading another.
+//! The file is the header page and then runs. A run is one checksum page with 1024 slots and then
+//! the up to 1024 pages it covers. A page's offset depends on its number alone. A shard can
+//! therefore be written before its length is known, and any page is found without reading another.
 //!
-//! All offsets and lengths are bytes. Numbers may be as large as a blob of [`super::BLOB_BYTES_MAX`]
-//! needs; within that nothing overflows.
+//! All offsets and lengths are bytes. Numbers may be as large as a blob of
+//! [`super::BLOB_BYTES_MAX`] needs; within that nothing overflows.
 
 use core::ops::Range;
 
@@ -39,19 +39,19 @@ pub const fn page_len(page: u64, shard_len: u64) -> usize {
     }
 }
 
-/// Where the checksum page of run `run` begins in the file.
+/// Offset of the checksum page of run `run` in the file.
 #[must_use]
 pub const fn checksum_page_at(run: u64) -> u64 {
     HEADER_BYTES as u64 + run * RUN_FILE_BYTES
 }
 
-/// Where page `page` begins in the file.
+/// Offset of page `page` in the file.
 #[must_use]
 pub const fn page_at(page: u64) -> u64 {
     checksum_page_at(page / PAGES_PER_RUN) + PAGE + page % PAGES_PER_RUN * PAGE
 }
 
-/// Where the slot of page `page` begins in the file.
+/// Offset of the slot of page `page` in the file.
 #[must_use]
 pub const fn slot_at(page: u64) -> u64 {
     checksum_page_at(page / PAGES_PER_RUN) + page % PAGES_PER_RUN * SLOT_BYTES as u64
@@ -73,7 +73,7 @@ pub const fn file_len_padded(shard_len: u64) -> u64 {
     file_len(shard_len).next_multiple_of(PAGE)
 }
 
-/// What an offset of a shard file belongs to.
+/// The part of a shard file that an offset belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardFileRegion {
     /// The header, this many bytes in.
@@ -92,7 +92,7 @@ pub enum ShardFileRegion {
     },
 }
 
-/// What stands at `offset` of a shard file, to name what a bad sector hit.
+/// The part of a shard file at `offset`, to name the part that a bad sector hit.
 #[must_use]
 pub const fn place_of(offset: u64) -> ShardFileRegion {
     let Some(in_runs) = offset.checked_sub(HEADER_BYTES as u64) else {
@@ -110,7 +110,7 @@ pub const fn place_of(offset: u64) -> ShardFileRegion {
     }
 }
 
-/// Whole consecutive pages of one run: one contiguous stretch of the file, and one of slots.
+/// Whole consecutive pages of one run: one contiguous range of the file, and one of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunSpan {
     /// The run, from 0.
@@ -119,11 +119,11 @@ pub struct RunSpan {
     pub first_page: u64,
     /// Number of pages, 1 to 1024.
     pub pages: usize,
-    /// Where the pages begin in the file.
+    /// Offset of the pages in the file.
     pub data_at: u64,
-    /// Their real bytes: a multiple of the page size but for the last page of the shard.
+    /// Their real bytes: a multiple of the page size except for the last page of the shard.
     pub data_len: usize,
-    /// Where their slots begin in the file.
+    /// Offset of their slots in the file.
     pub slots_at: u64,
 }
 
@@ -143,7 +143,7 @@ impl RunSpan {
 }
 
 /// The pages that hold `range` of a shard of `shard_len` bytes, run by run. Bytes beyond the shard
-/// are left out. A shard in the making, whose end is not known, has a length of `u64::MAX` here.
+/// are left out. For a shard that is being written, pass `u64::MAX`.
 #[must_use]
 pub fn run_spans(range: Range<u64>, shard_len: u64) -> RunSpans {
     let end = range.end.min(shard_len);

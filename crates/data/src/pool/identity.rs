@@ -1,4 +1,4 @@
-//! The identity file of a disk: text that an administrator can read, closed by a checksum.
+//! The identity file of a disk: text that an administrator can read, with a checksum at the end.
 
 use std::fmt;
 
@@ -28,12 +28,12 @@ impl fmt::Debug for DewarId {
     }
 }
 
-/// What a disk says about itself.
+/// The identity record of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Whose disk it is.
+    /// The Dewar that the disk belongs to.
     pub dewar: DewarId,
-    /// Which disk.
+    /// Id of the disk.
     pub disk: DiskId,
     /// Of which pool.
     pub pool: u16,
@@ -72,7 +72,7 @@ impl Identity {
         format!("{body}crc32c = {sum:08x}\n")
     }
 
-    /// Reads the file's content.
+    /// Parses the file's content.
     ///
     /// # Errors
     /// [`IdentityError`] for anything that [`Identity::to_text`] did not write.
@@ -114,7 +114,7 @@ impl Identity {
     }
 }
 
-/// Fuzz target: nothing panics, and what parses prints as it was.
+/// Fuzz target: nothing panics, and a parsed identity prints to the same text.
 pub fn fuzz_identity(bytes: &[u8]) {
     let comes_back = |bytes: &[u8]| {
         if let Ok(identity) = Identity::parse(bytes) {

@@ -1,8 +1,9 @@
-//! Pools: named sets of disks, each with a layout of its own. Those of one Dewar are kept together, since
-//! journal and catalog are on all of them, and each disk is of one pool, for ever.
+//! Pools: named sets of disks, each with a layout of its own. The pools of one Dewar are one
+//! object, since journal and catalog use all their disks. Each disk belongs to one pool
+//! permanently.
 //!
-//! A disk is a folder with an identity file (RECORDS.md section 6). A folder that is absent,
-//! empty or somebody else's is a missing disk: nothing here creates, formats or writes to one
+//! A disk is a folder with an identity file (RECORDS.md section 6). A folder that is absent, empty
+//! or of another Dewar is a missing disk. Nothing here creates, formats or writes to such a folder
 //! unless [`format()`] was called for it.
 
 mod identity;
@@ -42,7 +43,7 @@ pub struct Pool {
     members: RwLock<BTreeMap<DiskId, Member>>,
 }
 
-/// What was found at a folder that belongs to a pool's configuration.
+/// The content of a folder that belongs to a pool's configuration.
 #[derive(Debug)]
 pub enum FolderProbe {
     /// A disk with an identity.
@@ -53,8 +54,8 @@ pub enum FolderProbe {
     Absent(Error),
 }
 
-/// The number of a pool beside the main one, which has 0. It follows from the name, so that no list of
-/// numbers can be lost; a format, docs/formats/disk.md.
+/// The number of a pool other than the main one, which has 0. It is computed from the name, so no
+/// list of numbers can be lost; a format, docs/formats/disk.md.
 #[must_use]
 pub fn number_of(name: &str) -> u16 {
     let sum = dewar_checksum::crc32c(name.as_bytes()) % u32::from(u16::MAX);
@@ -62,10 +63,10 @@ pub fn number_of(name: &str) -> u16 {
     u16::try_from(sum + 1).unwrap_or(u16::MAX)
 }
 
-/// Looks at a folder without changing it.
+/// Examines a folder without changing it.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] when there is an identity file that cannot be understood.
+/// [`ErrorKind::Corrupt`] when there is an identity file that cannot be parsed.
 pub async fn inspect(disk: &dyn Disk) -> Result<FolderProbe> {
     match disk.read_file(IDENTITY_FILE).await {
         Ok(bytes) => match Identity::parse(&bytes) {
@@ -81,10 +82,10 @@ pub async fn inspect(disk: &dyn Disk) -> Result<FolderProbe> {
     }
 }
 
-/// Refuses a folder that holds anything; changes nothing.
+/// Refuses a folder that is not empty; changes nothing.
 ///
 /// # Errors
-/// [`ErrorKind::AlreadyExists`] when the folder has an identity or holds anything at all.
+/// [`ErrorKind::AlreadyExists`] when the folder has an identity or any other entry.
 pub async fn check_blank(disk: &dyn Disk) -> Result<()> {
     let taken = |what: String| {
         let message = format!("{} is not blank: it holds {what}", disk.label());
@@ -105,11 +106,11 @@ pub async fn check_blank(disk: &dyn Disk) -> Result<()> {
     }
 }
 
-/// Makes a blank folder a disk of a pool, in the place of another one if `replaces` says so. The only
-/// way in which Dewar ever starts to write to a folder.
+/// Makes a blank folder a disk of a pool, in place of another one if `replaces` says so. Dewar
+/// begins to write to a folder in no other way.
 ///
 /// # Errors
-/// [`ErrorKind::AlreadyExists`] when the folder has an identity or holds anything at all.
+/// [`ErrorKind::AlreadyExists`] when the folder has an identity or any other entry.
 pub async fn format(
     env: &Env,
     disk: &dyn Disk,
@@ -131,8 +132,8 @@ pub async fn format(
 }
 
 impl Pool {
-    /// The disks that were found, of one pool unless [`Pool::with`] names others; those of the
-    /// configuration that are missing now are simply not there.
+    /// The present disks, of one pool unless [`Pool::with`] names others. Configured disks that are
+    /// missing now are left out.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] when two folders claim the same id.
@@ -175,12 +176,11 @@ impl Pool {
         self
     }
 
-    /// Takes in a disk that was not found at the start, or one that was and is at another place
-    /// now.
+    /// Adds a disk that was missing at the start, or that has another path now.
     ///
     /// # Errors
-    /// [`ErrorKind::AlreadyExists`] when a disk with its id is there already: one is a copy of the
-    /// other.
+    /// [`ErrorKind::AlreadyExists`] when a disk with its id is present already: one is a copy of
+    /// the other.
     pub fn join(&self, member: Member) -> Result<()> {
         let mut members = self.members.write();
         if let Some(known) = members.get(&member.id)
@@ -200,7 +200,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Lets a disk go that was removed: nothing finds it any more.
+    /// Forgets a disk that was removed.
     pub fn leave(&self, id: DiskId) {
         self.members.write().remove(&id);
     }
@@ -230,7 +230,7 @@ impl Pool {
         self.layouts[&self.number]
     }
 
-    /// That of any pool; `None` for one that nobody configured.
+    /// The layout of any pool; `None` for a pool that is not configured.
     #[must_use]
     pub fn layout_of(&self, pool: u16) -> Option<Layout> {
         self.layouts.get(&pool).copied()
@@ -241,21 +241,20 @@ impl Pool {
         self.layouts.clone().into_iter()
     }
 
-    /// How many disks may be lost whichever they are: what journal and catalog survive, the largest m of
-    /// any pool.
+    /// Number of arbitrary disks whose loss journal and catalog survive: the largest m of any pool.
     #[must_use]
     pub fn tolerance(&self) -> usize {
         let most = self.layouts.values().map(|layout| layout.m).max();
         usize::from(most.unwrap_or(0))
     }
 
-    /// A disk by its id; `None` when it was not found so far.
+    /// A disk by its id; `None` when it was not present so far.
     #[must_use]
     pub fn member(&self, id: DiskId) -> Option<Member> {
         self.members.read().get(&id).cloned()
     }
 
-    /// All disks that were found so far, by id.
+    /// All disks that were present so far, by id.
     pub fn members(&self) -> impl Iterator<Item = Member> + use<> {
         let members: Vec<Member> = self.members.read().values().cloned().collect();
         members.into_iter()

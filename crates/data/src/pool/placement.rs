@@ -1,4 +1,4 @@
-//! Which disks a new blob goes to.
+//! The choice of disks for a new blob.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,8 +19,8 @@ const REST: Duration = Duration::from_secs(30);
 /// The same at most: the time doubles until a shard succeeds.
 const REST_MAX: Duration = Duration::from_secs(600);
 
-/// Chooses disks by room and health; declustered, so that every set of k+m disks of a larger pool
-/// is used and rebuilding one disk reads from all (RECORDS.md section 6).
+/// Chooses disks by free space and health. Placement is declustered: every set of k+m disks of a
+/// larger pool is used, and rebuilding one disk reads from all (RECORDS.md section 6).
 #[derive(Debug)]
 pub struct Placement {
     rooms: Arc<SpaceAccounting>,
@@ -99,8 +99,8 @@ impl Placement {
         &self.resting
     }
 
-    /// Asks every disk for its room. Call it every few seconds; until the first call all disks
-    /// count as roomy.
+    /// Asks every disk for its free space. Call it every few seconds. Until the first call, all
+    /// disks count as having enough.
     pub async fn refresh(&self, pool: &Pool) {
         for member in pool.members() {
             let asked = self.rooms.ask(member.id);
@@ -110,13 +110,13 @@ impl Placement {
         }
     }
 
-    /// These disks take no new blobs from now on while there are m+1 others, and no others are
-    /// avoided.
+    /// Avoids these disks for new blobs from now on while there are m+1 others. Disks that are not
+    /// in the set are not avoided any more.
     pub fn avoid(&self, disks: BTreeSet<DiskId>) {
         *self.avoided.lock() = disks;
     }
 
-    /// The room last seen less what was written since, by disk.
+    /// The last reported free space less the bytes written since, by disk.
     #[must_use]
     pub fn space(&self) -> BTreeMap<DiskId, Space> {
         self.rooms.all()
@@ -127,7 +127,8 @@ impl Placement {
         &self.rooms
     }
 
-    /// Whether enough disks of a pool live for a new object, and too few of them have room.
+    /// Whether enough disks of a pool are alive for a new object, but too few of them have free
+    /// space.
     #[must_use]
     pub fn is_full(&self, pool: &Pool, number: u16) -> bool {
         let Some(layout) = pool.layout_of(number) else {
@@ -156,13 +157,14 @@ impl Placement {
         (live.len(), self.rooms.among(&live, demand))
     }
 
-    /// The layout and the disks, in shard order, for a new blob of a pool: its layout while enough
-    /// of its disks live, else the same m with a smaller k. A disk that failed a shard lately counts as
-    /// not living while there are m+1 others.
+    /// The layout and the disks, in shard order, for a new blob of a pool. It is the pool's layout
+    /// while enough of its disks are alive, otherwise the same m with a smaller k. A disk that
+    /// failed a shard recently does not count as alive while there are m+1 others.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] when fewer than m+1 disks live, [`ErrorKind::NoSpace`] when
-    /// enough live but too few have room, [`ErrorKind::Unsupported`] for a pool that nobody configured.
+    /// [`ErrorKind::Unavailable`] when fewer than m+1 disks are alive, [`ErrorKind::NoSpace`] when
+    /// enough are alive but too few have free space, [`ErrorKind::Unsupported`] for a pool that is
+    /// not configured.
     pub fn choose(
         &self,
         pool: &Pool,

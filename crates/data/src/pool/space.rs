@@ -1,10 +1,11 @@
-//! The room on each disk: what it said last, less what was written since.
+//! Free space of each disk: the last reported value, less the bytes written since.
 //!
-//! Disks are asked every few seconds, in which a fast client writes hundreds of megabytes. So whoever
-//! writes shards says how much, and is told when to stop: the reserve is for what empties the disk. What
-//! is on its way while a disk is asked is not in its answer, and counts on. Files of the journal and the
-//! index take room too and do not say so here: the nearer a disk is to its reserve, the sooner it is to be
-//! asked again.
+//! Disks are asked for their free space every few seconds, and a fast client writes hundreds of
+//! megabytes in that time. Writers of shards therefore report their bytes and are told when to
+//! stop. The reserve is for work that empties the disk. Bytes in flight while a disk is asked are
+//! not in its answer, so they are still counted afterwards. Files of the journal and the index also
+//! take space, but are not reported here. A disk is therefore asked more often when it is close to
+//! its reserve.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +23,9 @@ const STALE_BYTES_MIN: u64 = 1 << 20;
 pub(crate) enum SpaceDemand {
     /// A new object.
     Begin,
-    /// More of an object that was begun when there was room.
+    /// Further bytes of an object that was begun when there was free space.
     GoOn,
-    /// What small objects are sealed into, and moved to by compaction: it empties the journal.
+    /// Sealing of small objects, and compaction: both empty the journal.
     Seal,
 }
 
@@ -52,12 +53,12 @@ pub(crate) struct SpaceAccounting {
 
 #[derive(Debug, Default)]
 struct DiskSpace {
-    /// What it said last, less what was given since. `None` until it was asked.
+    /// The last reported value, less the bytes granted since. `None` until the disk was asked.
     space: Option<Space>,
-    /// Bytes that it was ever given, and those of them that are no longer on their way.
+    /// Bytes granted so far, and those of them that are not in flight any more.
     given: u64,
     landed: u64,
-    /// It is asked again when it was given so much.
+    /// Granted bytes after which the disk is asked again.
     stale_at: u64,
 }
 

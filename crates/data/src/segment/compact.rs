@@ -1,16 +1,16 @@
-//! Compaction: what is alive of mostly dead blobs of segments moves into one new blob.
+//! Compaction: live data of mostly dead blobs of segments is copied into one new blob.
 //!
-//! The unit is a blob, be it one segment as sealed or a shared blob of an earlier compaction: when
-//! at least half of its bytes are dead, whatever is alive in it moves, of all segments that are in
-//! it. So every blob of segments is at least half alive, or about to go, and none needs a count of
-//! who names it.
+//! The unit is a blob: a sealed segment, or a shared blob of an earlier compaction. When at least
+//! half of its bytes are dead, all live data in it is copied, of all segments that are in it. Every
+//! blob of segments is therefore at least half alive, or about to be freed, and no blob needs a
+//! count of its references.
 //!
-//! Objects are not touched: only the segments' records change, in one batch that also takes the
-//! dead marks that were honoured. Marks that arrive meanwhile stay, and count for the next time.
-//! The old blobs are handed back to be freed after a grace time, so that reads under way finish.
+//! Objects are not touched. Only the segments' records change, in one batch that also removes the
+//! processed dead marks. Marks that arrive meanwhile stay, and count for the next time. The old
+//! blobs are returned to be freed after a grace time, so that reads under way finish.
 //!
-//! Cost: a step looks at [`LOOKED_AT`] counters and the records behind them, at the dead marks of
-//! what it compacts only, and copies at most a segment's bytes. Memory: the marks and runs of
+//! Cost: a step reads [`LOOKED_AT`] counters and their records, reads the dead marks of the
+//! compacted blobs only, and copies at most a segment's bytes. Memory: the marks and runs of
 //! [`ENTRIES_MAX`], and one window of bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,36 +53,36 @@ pub struct DeadBytes {
 pub struct DeadPage {
     /// The segments, by id.
     pub dead: Vec<DeadBytes>,
-    /// Where to go on; `None` at the end.
+    /// Start of the next step; `None` at the end.
     pub next: Option<BlobId>,
 }
 
 /// One batch of the catalog that ends a compaction.
 #[derive(Clone, Debug, Default)]
 pub struct Compaction {
-    /// Each segment as it was read (so that a change in between is noticed) and as it becomes;
+    /// Each segment with its old record (so that a change in between is noticed) and its new one.
     /// `None` when nothing of it is alive, so that no mark for it can come any more.
     pub segments: Vec<(BlobId, SegmentRecord, Option<SegmentRecord>)>,
-    /// The new blob, whose record is to be kept; `None` when nothing was alive.
+    /// The new blob, whose record must be stored; `None` when nothing was alive.
     pub packed: Option<BlobRecord>,
-    /// Blobs that nothing names now: their records are to be kept until they are freed.
+    /// Blobs without references. Their records must be kept until they are freed.
     pub freed: Vec<BlobRecord>,
-    /// The dead marks that are honoured and go, per segment.
+    /// The processed dead marks to remove, per segment.
     pub honoured: BTreeMap<BlobId, Vec<(u32, u32)>>,
 }
 
 /// What compaction remembers from step to step.
 #[derive(Debug)]
 pub(super) struct Compactor {
-    /// Where to look next.
+    /// Start of the next search.
     cursor: BlobId,
-    /// A change of which it is not known whether it happened. It is settled before anything else.
+    /// A change with an unknown result. It is resolved before anything else.
     unfinished: Option<Compaction>,
-    /// Blobs that could not be compacted; left alone until a round found nothing else.
+    /// Blobs that could not be compacted. They are skipped until a round found nothing else.
     avoid: BTreeSet<BlobId>,
-    /// One blob in a step, to find out which of several is the one that cannot be compacted.
+    /// Whether a step takes one blob only, to find the one that cannot be compacted.
     alone: bool,
-    /// The pool, or the next one behind it, whose blobs are compacted next.
+    /// The pool whose blobs are compacted next, or the next one after it.
     turn: u16,
 }
 
@@ -141,11 +141,11 @@ struct Victim {
 }
 
 impl Segments {
-    /// Compacts the worst blobs of a stretch of the segments, as many as fill one new blob; the
-    /// next step goes on behind it. Returns the bytes gained, 0 when none was mostly dead there.
+    /// Compacts the worst blobs of a range of the segments, as many as fill one new blob. The next
+    /// step continues after it. Returns the bytes gained, 0 when no blob there was mostly dead.
     ///
     /// # Errors
-    /// Those of reading, writing and of the catalog; then nothing has changed, or the next step
+    /// Those of reading, writing and of the catalog. Then nothing has changed, or the next step
     /// finds out whether it has.
     pub async fn compact_step(self: &Arc<Self>) -> Result<u64> {
         let mut compactor = self.compactor.lock().await;

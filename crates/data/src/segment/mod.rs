@@ -1,27 +1,28 @@
-//! Segments: where small objects live.
+//! Segments: storage of small objects.
 //!
 //! A small object is a slot in a segment, addressed as (segment, offset) for ever. While a segment
-//! is open its bytes are in memory and, durably, in the journal records that carried them; once it
-//! is full and every slot is settled it is *sealed*: written as one erasure-coded blob, whose record
-//! then lets the journal go. *Compaction* moves what is still alive of mostly dead segments into a
-//! shared blob. Both change only the segment's record, never an object's.
+//! is open, its bytes are in memory and, durably, in journal records. When the segment is full and
+//! every slot is settled, it is *sealed*: it is written as one erasure-coded blob. The record of
+//! that blob then lets the journal free its files. *Compaction* copies the live data of mostly dead
+//! segments into a shared blob. Both change only the segment's record, never an object's.
 //!
-//! Order: the blob's shards are durable before the record names them; the memory copy goes, and the
-//! journal's hold advances, only after the record is durable and visible. A crash before that
-//! leaves an unnamed blob for the sweep and the slots in the journal, from which
+//! Order: the blob's shards are durable before the record names them. The memory copy is dropped,
+//! and the journal's hold advances, only after the record is durable and visible. A crash before
+//! that leaves an unnamed blob for the sweep and the slots in the journal, from which
 //! [`Segments::restore`] refills the memory.
 //!
-//! A segment that somebody reads is not compacted: who opened an object finishes reading it, whatever
-//! becomes of its name.
+//! A segment with readers is not compacted. A reader that opened an object finishes reading it,
+//! even if the object's name is removed.
 //!
-//! A hole (a place that was reserved and given up) is marked dead when its segment is sealed, so that
-//! compaction takes it back like a deleted slot.
+//! A hole (a slot that was reserved and given up) is marked dead when its segment is sealed.
+//! Compaction reclaims it like a deleted slot.
 //!
-//! Memory: at most [`SegmentLimits::unsealed_max`] segments of [`SegmentLimits::bytes`] for each pool;
-//! writers wait beyond that.
+//! Memory: at most [`SegmentLimits::unsealed_max`] segments of [`SegmentLimits::bytes`] for each
+//! pool; writers wait beyond that.
 //!
-//! Every segment is of one pool, and so is what compaction makes of it. Which one, the record of its blob
-//! says; of a segment that is not sealed yet, the descriptions in its slots.
+//! Every segment belongs to one pool, and compaction stays in that pool. The record of a segment's
+//! blob names the pool. For a segment that is not sealed yet, the descriptions in its slots name
+//! it.
 
 mod compact;
 mod open;
@@ -48,10 +49,10 @@ use crate::blob::{BlobRecord, BlobStore};
 use compact::Compactor;
 use open::OpenSegment;
 
-/// Bytes of slots in a segment, unless told otherwise.
+/// Default bytes of slots in a segment.
 pub const SEGMENT_BYTES: u32 = 16 << 20;
 
-/// Segments of a pool that may be in memory at once, the open one included, unless told otherwise.
+/// Default number of segments of a pool that may be in memory at once, including the open one.
 pub const UNSEALED_MAX: usize = 5;
 
 /// Places of sealed segments kept in memory, at most.
@@ -60,12 +61,12 @@ const PLACES_MAX: usize = 16 * 1024;
 /// Runs of packed segments kept in memory, at most: 16 bytes each.
 const PLACED_RUNS_MAX: usize = 2 << 20;
 
-/// What segments need from the catalog.
+/// The interface from segments to the catalog.
 pub trait SegmentTable: Send + Sync {
     /// An id that was never given.
     fn mint(&self) -> BoxFuture<'_, Result<BlobId>>;
 
-    /// The record of a sealed segment; `None` while it is not sealed, or when it is gone.
+    /// The record of a sealed segment; `None` while it is not sealed, or after it was removed.
     fn segment(&self, segment: BlobId) -> BoxFuture<'_, Result<Option<SegmentRecord>>>;
 
     /// The record of a blob.
@@ -80,20 +81,20 @@ pub trait SegmentTable: Send + Sync {
         holes: &'a [(u32, u32)],
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// The dead stretches of a segment, (offset, length) by offset.
+    /// The dead ranges of a segment, (offset, length) by offset.
     fn dead(&self, segment: BlobId) -> BoxFuture<'_, Result<Vec<(u32, u32)>>>;
 
     /// The sum of those lengths.
     fn dead_total(&self, segment: BlobId) -> BoxFuture<'_, Result<u64>>;
 
-    /// Segments from `from` on with dead bytes, by id, out of `limit` looked at.
+    /// Segments from `from` on with dead bytes, by id, among `limit` segments.
     fn dead_bytes(&self, from: BlobId, limit: usize) -> BoxFuture<'_, Result<DeadPage>>;
 
-    /// Whether somebody reads the segment now, and may come to slots of it that are dead by then.
+    /// Whether the segment has a reader, which may still need slots that are dead by now.
     fn is_read(&self, segment: BlobId) -> bool;
 
     /// Applies a compaction as one batch; see [`Compaction`]. [`ErrorKind::Conflict`] when a record
-    /// is another by now and nothing was changed.
+    /// has changed meanwhile and nothing was changed.
     fn compacted(&self, change: Compaction) -> BoxFuture<'_, Result<()>>;
 
     /// The last sequence given to a journal record so far.
@@ -106,7 +107,7 @@ pub trait SegmentTable: Send + Sync {
 /// The bounds of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentLimits {
-    /// Bytes of slots in a segment. Records of another bound stay readable.
+    /// Bytes of slots in a segment. Records with another size stay readable.
     pub bytes: u32,
     /// Segments of a pool that may be in memory at once, the open one included; at least 2.
     pub unsealed_max: usize,
@@ -127,7 +128,7 @@ pub struct Segments {
     table: Arc<dyn SegmentTable>,
     limits: SegmentLimits,
     state: Mutex<State>,
-    /// Somebody may go on: a segment was sealed, closed or settled.
+    /// Wakes waiting tasks: a segment was sealed, closed or settled.
     changed: Notify,
     places: Mutex<SealedSegments>,
     compactor: tokio::sync::Mutex<Compactor>,
@@ -155,7 +156,7 @@ struct SealedSegment {
 }
 
 impl Segments {
-    /// The segments among some blobs, as the catalog's table knows them.
+    /// The segments among some blobs, with the records of the catalog's table.
     #[must_use]
     pub fn new(blobs: Arc<BlobStore>, table: Arc<dyn SegmentTable>) -> Arc<Self> {
         Self::with_limits(blobs, table, SegmentLimits::default())
@@ -179,8 +180,8 @@ impl Segments {
         })
     }
 
-    /// `len` bytes at a logical offset: from memory while the segment is unsealed, else verified
-    /// from disk.
+    /// `len` bytes at a logical offset: from memory while the segment is unsealed, otherwise
+    /// verified from disk.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when the segment is unknown, and those of
@@ -269,7 +270,7 @@ impl Segments {
         self.places.lock().remove(segment);
     }
 
-    /// A blob has another record by now: what was kept of segments in it is looked up again.
+    /// Reports that a blob has another record. Cached places of segments in it are looked up again.
     pub fn moved(&self, blob: BlobId) {
         let mut places = self.places.lock();
         let stale = |(_, place): &(&BlobId, &Arc<SealedSegment>)| place.blob.id == blob;

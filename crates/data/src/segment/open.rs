@@ -14,7 +14,7 @@ use crate::format::ShardKind;
 
 use super::{SegmentRecord, Segments, State};
 
-/// How long a small object waits for a segment to be sealed, when there are too many that are not.
+/// Maximum wait of a small object for a segment to be sealed, when too many are unsealed.
 pub const SEALING_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// A segment in memory.
@@ -24,20 +24,20 @@ pub(super) struct OpenSegment {
     used: u32,
     /// The number of the pool that it is to be sealed in.
     pool: u16,
-    /// Slots given out whose fate is open.
+    /// Reserved slots that are neither named nor given up.
     unsettled: u32,
     /// Takes no more slots.
     closed: bool,
     sealing: bool,
-    /// Its blob, once its shards are durable and only the record is lacking. It is never written
-    /// twice: a record whose commit failed may still come to light.
+    /// Its blob, after its shards are durable and while only the record is missing. It is never
+    /// written twice, since a record whose commit failed may still become visible.
     written: Option<BlobRecord>,
     /// All its slots are in journal records after this one.
     floor: u64,
 }
 
-/// A place for one small object. Fill it, commit the batch that carries it, then settle it; drop
-/// it unfilled, or abandon it, and the place stays a hole. A slot that was filled and then dropped
+/// Space for one small object. Fill it, commit the batch that carries it, then settle it. If it is
+/// dropped unfilled, or abandoned, the space stays a hole. A slot that was filled and then dropped
 /// counts as settled, since its batch may have happened.
 #[derive(Debug)]
 pub struct Slot {
@@ -62,9 +62,9 @@ impl Segments {
     /// unsealed, up to [`SEALING_WAIT_MAX`].
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`] for more than a segment holds; [`ErrorKind::InvalidArgument`] for
-    /// nothing, which has no place; [`ErrorKind::Busy`] when none could be sealed for so long; those
-    /// of minting an id.
+    /// [`ErrorKind::TooLarge`] for more than the size of a segment; [`ErrorKind::InvalidArgument`]
+    /// for 0 bytes; [`ErrorKind::Busy`] when no segment was sealed within that time; those of
+    /// minting an id.
     pub async fn reserve_in(self: &Arc<Self>, pool: u16, len: u32) -> Result<Slot> {
         if len == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "a slot of no bytes"));
@@ -159,7 +159,7 @@ impl Segments {
         (to <= bytes.len()).then(|| bytes.slice(from..to))
     }
 
-    /// Puts back a slot found in the journal, of a segment of `pool`. Call it for every record at
+    /// Restores a slot found in the journal, of a segment of `pool`. Call it for every record at
     /// recovery, before anything else; [`Segments::restored`] ends it.
     pub fn restore(&self, seq: u64, pool: u16, segment: BlobId, offset: u32, bytes: Bytes) {
         dewar_env::coverage_mark("a slot came back from the journal");
@@ -181,7 +181,7 @@ impl Segments {
         unsealed.slots.insert(offset, bytes);
     }
 
-    /// Drops what recovery put back although it had been sealed already.
+    /// Drops restored slots of segments that had been sealed already.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -196,7 +196,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Closes the open segments, so that they will be sealed although they are not full: for a clean
+    /// Closes the open segments, so that they are sealed although they are not full: for a clean
     /// stop, and when the journal fills up.
     pub fn close_current(&self) {
         let mut state = self.state.lock();
@@ -213,13 +213,14 @@ impl Segments {
         });
     }
 
-    /// Whether a segment is in memory: it has no record yet, but may be on its way to its disks.
+    /// Whether a segment is in memory. It has no record yet, but may be in flight to its disks.
     #[must_use]
     pub fn is_unsealed(&self, segment: BlobId) -> bool {
         self.state.lock().unsealed.contains_key(&segment)
     }
 
-    /// The lowest id of those in memory: it may be written to its disks long after later ones.
+    /// The lowest id of the segments in memory. It may be written to its disks long after later
+    /// ones.
     #[must_use]
     pub fn first_unsealed(&self) -> Option<BlobId> {
         let state = self.state.lock();
@@ -243,7 +244,7 @@ impl Segments {
         self.state.lock().unsealed.keys().copied().collect()
     }
 
-    /// Writes slots that a journal still carries to the disks as a segment without a record, for
+    /// Writes slots that are still in a journal to the disks, as a segment without a record, for
     /// salvage to find. There must be no blob of this id.
     ///
     /// # Errors
@@ -279,7 +280,8 @@ impl Segments {
     /// Seals the oldest segment that is closed and settled; `false` when there is none.
     ///
     /// # Errors
-    /// Those of writing a blob and of the catalog; the segment stays as it was, to be tried again.
+    /// Those of writing a blob and of the catalog. The segment stays as it was, for another
+    /// attempt.
     pub async fn seal_next(self: &Arc<Self>) -> Result<bool> {
         let (id, pool, slots, written) = {
             let mut state = self.state.lock();
@@ -393,8 +395,8 @@ impl Segments {
         Err(refused)
     }
 
-    /// Tells the journal what it may let go. Call it now and then: while nothing is sealed nobody
-    /// else does, and what clients do that is not small would be kept for ever.
+    /// Tells the journal which records it may free. Call it regularly. While no segment is sealed,
+    /// no other call does this, and the records of other changes would be kept for ever.
     pub fn release(&self) {
         let floor = {
             let state = self.state.lock();
@@ -479,14 +481,14 @@ impl Slot {
         self.segment
     }
 
-    /// Where in the segment.
+    /// Offset in the segment.
     #[must_use]
     pub fn offset(&self) -> u32 {
         self.offset
     }
 
-    /// Keeps the slot's bytes, readable as soon as a name leads to them. Their length must be what
-    /// was reserved.
+    /// Stores the slot's bytes, readable as soon as a name refers to them. Their length must be the
+    /// reserved one.
     pub fn fill(&mut self, bytes: Bytes) {
         assert_eq!(
             bytes.len(),
@@ -505,7 +507,7 @@ impl Slot {
         self.segments.settle(self.segment, None);
     }
 
-    /// The batch that carries it did not happen and will not.
+    /// Reports that the batch that carries it did not happen and will not.
     pub fn abandon(mut self) {
         self.open = false;
         self.segments.settle(self.segment, Some(self.offset));

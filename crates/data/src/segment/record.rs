@@ -1,11 +1,11 @@
-//! The catalog's record of a sealed segment: where its slots are now.
+//! The catalog's record of a sealed segment with the places of its slots.
 
 use dewar_types::{BlobId, Error, ErrorKind, Result};
 use minicbor::{Decode, Encode};
 
 use crate::blob::BlobRecord;
 
-/// Where the bytes of a segment's logical space are. Objects name (segment, offset) for ever;
+/// The places of the bytes of a segment's logical space. Objects name (segment, offset) for ever;
 /// sealing and compaction change only this record.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum SegmentRecord {
@@ -16,11 +16,11 @@ pub enum SegmentRecord {
         #[n(0)]
         blob: BlobRecord,
     },
-    /// Compacted: what was alive stands in a blob shared with other segments.
+    /// Compacted: the live data is in a blob shared with other segments.
     #[n(1)]
     Packed {
-        /// The shared blob, which has a record of its own. It is freed when its members are
-        /// compacted anew, always all together.
+        /// The shared blob, which has a record of its own. Its members are always compacted
+        /// together, and then it is freed.
         #[n(0)]
         blob: BlobId,
         /// The runs that were alive, by logical offset.
@@ -35,13 +35,13 @@ pub enum SegmentRecord {
 /// A stretch of a segment that moved as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct RelocatedRange {
-    /// Where it is in the segment's logical space.
+    /// Start in the segment's logical space, in bytes.
     #[n(0)]
     pub logical: u32,
     /// Its length in bytes.
     #[n(1)]
     pub len: u32,
-    /// Where it is in the shared blob.
+    /// Start in the shared blob, in bytes.
     #[n(2)]
     pub physical: u64,
 }
@@ -63,7 +63,7 @@ impl SegmentRecord {
         minicbor::to_vec(self).unwrap_or_default()
     }
 
-    /// Reads the catalog's bytes.
+    /// Decodes the catalog's bytes.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] when they are no record.
@@ -78,7 +78,7 @@ impl SegmentRecord {
     }
 }
 
-/// Fuzz target: nothing panics, and what decodes encodes to the same record.
+/// Fuzz target: nothing panics, and a decoded record encodes to the same record.
 pub fn fuzz_segment_record(bytes: &[u8]) {
     if let Ok(record) = SegmentRecord::from_bytes(bytes) {
         let again = SegmentRecord::from_bytes(&record.to_bytes());

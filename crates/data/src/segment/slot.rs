@@ -1,4 +1,4 @@
-//! A slot: one small object in a segment, with a header that tells what it is.
+//! A slot: one small object in a segment, with a header that describes it.
 //!
 //! ```text
 //!  0  4  magic "DSlt"
@@ -10,7 +10,7 @@
 //!  …  …  the object's bytes
 //! ```
 //!
-//! The pages below carry the checksums that protect the object's bytes; the header has its own so
+//! The checksums of the pages below protect the object's bytes. The header has its own checksum, so
 //! that salvage can find slots in a segment whose catalog is lost.
 
 use bytes::Bytes;
@@ -20,13 +20,13 @@ const MAGIC: [u8; 4] = *b"DSlt";
 const FORMAT: u8 = 1;
 const FIXED_BYTES: usize = 16;
 
-/// Longest description; what is longer is cut.
+/// Maximum length of a description; longer ones are cut.
 pub const DESCRIPTION_BYTES_MAX: usize = 4096;
 
 /// A slot's header as found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotHeader {
-    /// What salvage needs.
+    /// The description for salvage.
     pub description: Bytes,
     /// Bytes of header in front of the object.
     pub header_bytes: u32,
@@ -34,7 +34,7 @@ pub struct SlotHeader {
     pub object_bytes: u32,
 }
 
-/// Header and object as one run of bytes, and how long the header is.
+/// Header and object as contiguous bytes, and the length of the header.
 #[must_use]
 pub fn encode_slot(description: &[u8], object: &[Bytes]) -> (Bytes, u32) {
     let description = &description[..description.len().min(DESCRIPTION_BYTES_MAX)];
@@ -54,7 +54,7 @@ pub fn encode_slot(description: &[u8], object: &[Bytes]) -> (Bytes, u32) {
     (slot.into(), header_bytes as u32)
 }
 
-/// The header at the beginning of `bytes`, if there is one that verifies.
+/// The header at the beginning of `bytes`, if a valid one is there.
 #[must_use]
 pub fn decode_slot(bytes: &[u8]) -> Option<SlotHeader> {
     let fixed = bytes.get(..FIXED_BYTES)?;
@@ -82,7 +82,7 @@ fn header_sum(fixed: &[u8], description: &[u8]) -> u32 {
     crc32c(&covered)
 }
 
-/// Fuzz target: nothing panics, and what decodes encodes to the same header.
+/// Fuzz target: nothing panics, and a decoded header encodes to the same header.
 pub fn fuzz_slot(bytes: &[u8]) {
     check_slot(bytes);
     // Behind a wrong checksum nothing is looked at.

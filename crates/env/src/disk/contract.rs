@@ -1,4 +1,4 @@
-//! What every [`Disk`] has to do, as tests that run over any of them.
+//! The contract of every [`Disk`], as tests that run on any implementation.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::sync::Arc;
@@ -12,10 +12,10 @@ const CACHED: CreateOptions = CreateOptions {
     direct: false,
 };
 
-/// Runs all cases on an empty disk that can be written to; each works in a folder of its own.
+/// Runs all cases on an empty writable disk; each works in a folder of its own.
 ///
 /// # Panics
-/// If the disk does something else than the trait says.
+/// If the disk breaks the contract of the trait.
 pub async fn check(disk: &Arc<dyn Disk>) {
     let disk = &**disk;
     assert_eq!(disk.state(), DiskState::Online { returns: 0 });
@@ -39,19 +39,19 @@ pub async fn check(disk: &Arc<dyn Disk>) {
     assert!(!disk.label().is_empty());
 }
 
-/// Makes what [`check_read_only`] needs, while the disk can be written.
+/// Prepares the files that [`check_read_only`] needs, while the disk can be written.
 ///
 /// # Panics
-/// If the disk does something else than the trait says.
+/// If the disk breaks the contract of the trait.
 pub async fn prepare_read_only(disk: &dyn Disk) {
     disk.replace_file("kept/a", "hello".into()).await.unwrap();
 }
 
-/// What a disk does that was made read-only, or was so when it was opened; nothing has been tried
-/// yet, so its state need not show it.
+/// Checks the behaviour of a disk that was made read-only, or was so when it was opened. No write
+/// has been tried yet, so its state need not show it.
 ///
 /// # Panics
-/// If the disk does something else than the trait says.
+/// If the disk breaks the contract of the trait.
 pub async fn check_read_only(disk: &dyn Disk) {
     let refused = DiskErrorKind::Refused;
     assert_eq!(kind(disk.create("new", CACHED).await), refused);
@@ -86,10 +86,10 @@ pub async fn check_read_only(disk: &dyn Disk) {
     assert_eq!(disk.state(), DiskState::ReadOnly { returns: 0 });
 }
 
-/// The same disk when it can be written again and shows it.
+/// Checks the same disk when it can be written again and its state shows it.
 ///
 /// # Panics
-/// If the disk does something else than the trait says.
+/// If the disk breaks the contract of the trait.
 pub async fn check_writable_again(disk: &dyn Disk) {
     assert_eq!(disk.state(), DiskState::Online { returns: 0 });
     disk.replace_file("kept/a", "again".into()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What can go wrong with a disk.
+//! Errors of a disk.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ pub enum DiskErrorKind {
     NotFound,
     /// The file is there already.
     Exists,
-    /// No room, or a quota of the file system.
+    /// No free space, or a quota of the file system.
     Full,
     /// The file system is read-only or the owner is wrong; see [`crate::DiskState::ReadOnly`].
     Refused,
@@ -27,8 +27,8 @@ pub enum DiskErrorKind {
     /// More operations are waiting than the disk's queue holds, or the process may not open
     /// another file.
     Busy,
-    /// The caller asks what no disk does: a path out of the folder, an unaligned direct write, a
-    /// file too large for [`crate::Disk::read_file`].
+    /// A request that no disk supports: a path out of the folder, an unaligned direct write, a file
+    /// too large for [`crate::Disk::read_file`].
     Invalid,
 }
 
@@ -59,7 +59,7 @@ impl DiskError {
         }
     }
 
-    /// The same from what the operating system said.
+    /// The same from an error of the operating system.
     pub fn from_io(
         source: io::Error,
         operation: &'static str,

@@ -1,11 +1,12 @@
-//! A disk: one folder on one device, with operations that may fail, hang or lie.
+//! A disk: one folder on one device, with operations that may fail, hang or return wrong data.
 //!
 //! Paths are relative to the folder, with `/` between names. Every operation ends: in success, in
-//! an error, or with [`DiskErrorKind::TimedOut`] after the disk's deadline, when the disk counts
-//! as hung. Dropping a future does not undo its operation, which may still happen later.
+//! an error, or with [`DiskErrorKind::TimedOut`] after the disk's deadline, when the disk counts as
+//! hung. Dropping a future does not undo its operation, which may still happen later.
 //!
-//! A write that was given up with `TimedOut` has ended, or will never begin, once the disk can be
-//! written again ([`DiskState::writable`]): what is written from then on cannot be overtaken by it.
+//! A write that was given up with `TimedOut` may still be running. When the disk can be written
+//! again ([`DiskState::writable`]), that write has ended or will never begin. It cannot overwrite
+//! later writes.
 
 #[cfg(feature = "contract")]
 pub mod contract;
@@ -37,26 +38,27 @@ pub type Result<T, E = DiskError> = core::result::Result<T, E>;
 /// Whether a disk can be used now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskState {
-    /// It answers. `returns` counts how often it came back after having been away in this process,
-    /// so that who keeps state about it notices a return however short the absence.
+    /// The disk answers. `returns` counts how often it came back after an absence in this process.
+    /// Components that keep state about the disk therefore notice a return however short the
+    /// absence.
     Online {
         /// Returns so far.
         returns: u32,
     },
-    /// Reads work, and nothing can be written: the file system is mounted read-only or has turned
-    /// so, or the process has not the right to the folder. It ends by itself when writes work again.
+    /// Reads work, and nothing can be written: the file system is mounted read-only or has become
+    /// so, or the process lacks permission for the folder. The state ends when writes work again.
     ReadOnly {
         /// As when it is online.
         returns: u32,
     },
-    /// The folder is absent, empty or not the one that was opened (device and inode): descriptors
-    /// that are still open do not count (RECORDS.md section 6).
+    /// The folder is absent, empty or not the one that was opened (device and inode). This also
+    /// holds while open descriptors still work (RECORDS.md section 6).
     Missing,
-    /// An operation passed its deadline and has not ended yet. New ones fail at once; what was
+    /// An operation passed its deadline and has not ended yet. New ones fail at once; operations
     /// under way may still happen.
     Hung,
-    /// A sync or durable write failed: what was written before it may be lost although reads show
-    /// it, so nothing is written until the process restarts.
+    /// A sync or durable write failed. Earlier writes may be lost although reads show them, so
+    /// nothing is written until the process restarts.
     Poisoned,
 }
 
@@ -70,7 +72,7 @@ impl DiskState {
         )
     }
 
-    /// How often it came back after having been away, where that can be told.
+    /// Number of returns after an absence, if it is known in this state.
     #[must_use]
     pub const fn returns(self) -> Option<u32> {
         match self {
@@ -91,9 +93,9 @@ impl DiskState {
 pub struct CreateOptions {
     /// Zero-fill to this many bytes and sync, so that later overwrites change no metadata.
     pub zeroed_bytes: u64,
-    /// Every write bypasses the page cache (O_DIRECT where the file system can): offsets, lengths
-    /// and buffers are then multiples of 4096 at the caller's care for offsets and lengths, and
-    /// the disk's for buffers. Do not mix with cached access to the same file.
+    /// Every write bypasses the page cache (O_DIRECT where the file system can). Offsets, lengths
+    /// and buffers must then be multiples of 4096. The caller aligns offsets and lengths, the disk
+    /// aligns buffers. Do not mix with cached access to the same file.
     pub direct: bool,
 }
 
@@ -117,12 +119,12 @@ pub struct DirEntry {
     pub is_dir: bool,
 }
 
-/// Room on the device, in bytes.
+/// Space of the device, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Size of the file system.
     pub total: u64,
-    /// What may still be written.
+    /// Bytes that may still be written.
     pub available: u64,
 }
 
@@ -130,8 +132,8 @@ pub struct Space {
 const RESERVE_BYTES_MAX: u64 = 256 << 20;
 
 impl Space {
-    /// A device with less room than this, in bytes, takes no new objects: deletes, sealing, compaction,
-    /// repair and the catalog need it.
+    /// Reserve of the device, in bytes. A device with less free space takes no new objects:
+    /// deletes, sealing, compaction, repair and the catalog need the rest.
     #[must_use]
     pub const fn reserve(&self) -> u64 {
         let share = self.total / 16;
@@ -142,9 +144,9 @@ impl Space {
         }
     }
 
-    /// Whether there is room for a further file of so many bytes of what empties a device, the journal. It
-    /// may use more of the reserve than anything else, and leaves an eighth of it: what is in the journal
-    /// can be let go of only when the index was written.
+    /// Whether there is space for a further file of this many bytes of the journal, which empties a
+    /// device. The journal may use more of the reserve than others, but leaves an eighth of it. Its
+    /// records can be freed only after the index was written, and that needs space.
     #[must_use]
     pub const fn for_further_file(&self, bytes: u64) -> bool {
         self.available.saturating_sub(bytes) > self.reserve() / 8
@@ -153,16 +155,16 @@ impl Space {
 
 /// One folder on one device; see the module.
 pub trait Disk: Send + Sync + Debug {
-    /// What messages call it: the folder's path.
+    /// The name of the disk in messages: the folder's path.
     fn label(&self) -> &str;
 
-    /// Whether it can be used now. Costs an atomic load.
+    /// The present state of the disk. Costs an atomic load.
     fn state(&self) -> DiskState;
 
     /// Follows the state.
     fn watch(&self) -> watch::Receiver<DiskState>;
 
-    /// Room on the device.
+    /// The space of the device.
     fn space(&self) -> BoxFuture<'_, Result<Space>>;
 
     /// Makes a file that must not exist, and the folders above it. The name is durable after
@@ -199,30 +201,30 @@ pub trait Disk: Send + Sync + Debug {
     /// Removes a file. Durable after [`Disk::sync_dir`].
     fn remove<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<()>>;
 
-    /// Gives a file another name, replacing what has it, and makes the folders above the new name.
-    /// Atomic; durable after [`Disk::sync_dir`] of both folders.
+    /// Renames a file, replacing a file with the new name, and makes the folders above the new
+    /// name. Atomic; durable after [`Disk::sync_dir`] of both folders.
     fn rename<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<()>>;
 
-    /// What is in a folder, sorted by name; an absent folder is empty.
+    /// The entries of a folder, sorted by name; an absent folder is empty.
     fn list<'a>(&'a self, dir: &'a str) -> BoxFuture<'a, Result<Vec<DirEntry>>>;
 
     /// Makes creations, removals and renames in this folder durable, and the folder's own name and
     /// those of the folders above it.
     fn sync_dir<'a>(&'a self, dir: &'a str) -> BoxFuture<'a, Result<()>>;
 
-    /// The whole of a small file (up to 16 MiB).
+    /// Reads a whole small file (up to 16 MiB).
     fn read_file<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Bytes>>;
 
-    /// Replaces a small file as a whole and durably: temporary name (`<path>.tmp`, which a crash
-    /// may leave behind and the next replacement reuses), sync, rename, folder sync.
+    /// Replaces a small file completely and durably: temporary name (`<path>.tmp`), sync, rename,
+    /// folder sync. A crash may leave the temporary file, which the next replacement reuses.
     fn replace_file<'a>(&'a self, path: &'a str, content: Bytes) -> BoxFuture<'a, Result<()>>;
 }
 
 /// An open file of a [`Disk`]. Closed when the last handle is dropped.
 #[allow(clippy::len_without_is_empty, reason = "asking costs a system call")]
 pub trait DiskFile: Send + Sync + Debug {
-    /// Reads on the calling thread if that cannot block (page cache); `None` where it would, or
-    /// where the disk is not readable. Shorter than `len` only at the end of the file.
+    /// Reads on the calling thread if that cannot block (page cache). `None` if it would block, or
+    /// if the disk is not readable. Shorter than `len` only at the end of the file.
     fn read_now(&self, offset: u64, len: usize) -> Option<Result<Bytes>>;
 
     /// Reads up to `len` bytes; shorter only at the end of the file.
@@ -231,7 +233,7 @@ pub trait DiskFile: Send + Sync + Debug {
     /// Reads several `(offset, len)` pieces as one operation.
     fn read_pieces(&self, pieces: Vec<(u64, usize)>) -> BoxFuture<'_, Result<Vec<Bytes>>>;
 
-    /// Writes the buffers one behind the other from `offset` on; all or an error. Durable after
+    /// Writes the buffers one after the other from `offset` on; all or an error. Durable after
     /// [`DiskFile::sync`].
     fn write_at(&self, offset: u64, buffers: Vec<Bytes>) -> BoxFuture<'_, Result<()>>;
 
@@ -253,10 +255,10 @@ pub trait DiskFile: Send + Sync + Debug {
     /// Makes all earlier writes of this file durable, and its length. A failure poisons the disk.
     fn sync(&self) -> BoxFuture<'_, Result<()>>;
 
-    /// Whether the name that it was opened by still leads to it. If not, somebody removed or replaced
-    /// it, and nobody will find again what is written to it: what promises durability
-    /// ([`DiskFile::write_durable`], [`DiskFile::sync`], [`DiskFile::complete`]) fails with
-    /// [`DiskErrorKind::NotFound`] then.
+    /// Whether the name by which the file was opened still refers to it. If not, the file was
+    /// removed or replaced, and bytes written to it are lost. Calls that promise durability
+    /// ([`DiskFile::write_durable`], [`DiskFile::sync`], [`DiskFile::complete`]) then fail with
+    /// [`DiskErrorKind::NotFound`].
     fn is_in_place(&self) -> BoxFuture<'_, Result<bool>>;
 
     /// The file's length in bytes.

@@ -1,4 +1,4 @@
-//! Which paths a disk takes: relative, inside its folder, the same on every disk.
+//! Paths that a disk accepts: relative, inside its folder, the same on every disk.
 
 use super::DiskErrorKind;
 

@@ -1,8 +1,8 @@
-//! What a simulation does at the points of [`crate::safeguard`], [`crate::coverage_mark`] and
-//! [`crate::pause`].
+//! Control of the points of [`crate::safeguard`], [`crate::coverage_mark`] and [`crate::pause`] by
+//! a simulation.
 //!
-//! The state belongs to a thread, since a simulated machine runs on one: simulations side by side,
-//! and tests that have none, do not see each other.
+//! The state belongs to a thread, since a simulated machine runs on one. Simulations that run side
+//! by side, and tests without one, therefore do not see each other.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ thread_local! {
     static POINTS: RefCell<Option<FailPoints>> = const { RefCell::new(None) };
 }
 
-/// What the points of this thread do, and what was seen at them.
+/// The settings of the points of this thread, and the record of the points that were reached.
 #[derive(Debug)]
 pub struct FailPoints {
     off: Option<String>,
@@ -22,7 +22,7 @@ pub struct FailPoints {
     rng: SimRng,
     /// How often each rare branch was taken.
     pub reached: BTreeMap<&'static str, u64>,
-    /// How often each safeguard was asked for.
+    /// Number of calls of each safeguard.
     pub safeguards: BTreeMap<&'static str, u64>,
 }
 
@@ -39,13 +39,13 @@ impl FailPoints {
         }
     }
 
-    /// Makes them those of this thread until [`take`]; whoever is replaced comes back.
+    /// Installs these settings for this thread until [`take`], and returns those that they replace.
     pub fn install(self) -> Option<Self> {
         POINTS.with(|points| points.borrow_mut().replace(self))
     }
 }
 
-/// Takes the points of this thread away.
+/// Removes the points of this thread and returns them.
 pub fn take() -> Option<FailPoints> {
     POINTS.with(|points| points.borrow_mut().take())
 }

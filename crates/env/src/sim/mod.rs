@@ -1,4 +1,5 @@
-//! Time and chance that a simulation owns; the simulated disks are in [`crate::disk::sim`].
+//! Time and randomness under the control of a simulation; the simulated disks are in
+//! [`crate::disk::sim`].
 
 mod clock;
 pub mod fail_points;

@@ -52,7 +52,7 @@ impl SimRng {
         self.next() >> 63 == 1
     }
 
-    /// A generator of its own, so that drawing from one does not shift the other.
+    /// Makes an independent generator, so that drawing from one does not shift the other.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self::new(self.next())

@@ -1,10 +1,10 @@
-//! Kernels for x86-64 with GFNI: multiplication by a constant is one `GF2P8AFFINEQB`, a product
-//! of an 8x8 bit matrix with every byte of a vector. The instruction that multiplies in GF(2^8)
-//! itself (`GF2P8MULB`) is of no use: its polynomial is another, 0x11b.
+//! Kernels for x86-64 with GFNI: multiplication by a constant is one `GF2P8AFFINEQB`, a product of
+//! an 8x8 bit matrix with every byte of a vector. The instruction that multiplies in GF(2^8) itself
+//! (`GF2P8MULB`) cannot be used, because its polynomial is another one, 0x11b.
 //!
 //! Both kernels keep the sums of all outputs for a few vectors in registers and walk all inputs
-//! side by side. Coefficients come as broadcast loads from a table on the stack. Loops stand
-//! where iterator adapters would be shorter: closures handed to functions that were compiled
+//! side by side. Coefficients come as broadcast loads from a table on the stack. Loops are used
+//! although iterator adapters would be shorter. Closures passed to functions that were compiled
 //! without the vector features may not be inlined.
 #![allow(unsafe_code)]
 

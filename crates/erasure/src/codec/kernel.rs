@@ -1,4 +1,4 @@
-//! Which instructions do the work: found out at run time, once per codec.
+//! The instructions of the codec, chosen at run time, once per codec.
 //!
 //! A kernel computes `outputs[r] = sum of columns[c][r] * inputs[c]` over slices of one common
 //! length. It walks all inputs side by side, a few vectors at a time, with the sums of all outputs
@@ -14,7 +14,7 @@ use super::{avx2, gfni};
 use crate::PARITY_SHARDS_MAX;
 use crate::matrix::Column;
 
-/// An implementation of the codec's inner loop. All give the same bytes.
+/// An implementation of the codec's inner loop. All of them compute the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kernel {

@@ -1,9 +1,9 @@
 //! Encoding and reconstruction over slices: checks, coefficients, and the cutting of slices of
-//! unequal length into stretches of equal length for the kernels.
+//! unequal length into ranges of equal length for the kernels.
 //!
-//! A slice shorter than its stripe's longest stands for the same bytes followed by zeros, as the
-//! format says for the last stripe of a blob. Zeros add nothing to a sum, so they are never
-//! written or read: beyond the end of an input its column is left out.
+//! A slice that is shorter than the longest of its stripe counts as the same bytes followed by
+//! zeros, as the format defines for the last stripe of a blob. Zeros add nothing to a sum, so they
+//! are never written or read: beyond the end of an input its column is left out.
 
 mod kernel;
 mod pointers;
@@ -24,8 +24,8 @@ use crate::matrix::{Column, Columns, ShardSet, parity_columns, recovery_columns}
 use crate::patterns::Patterns;
 use crate::{DATA_SHARDS_MAX, Error, PARITY_SHARDS_MAX};
 
-/// A k+m Reed-Solomon codec. Cheap to share between threads by reference; make one per layout
-/// and keep it, since it remembers the coefficients of losses it has seen.
+/// A k+m Reed-Solomon codec. Cheap to share between threads by reference. Make one per layout and
+/// keep it, since it caches the coefficients of recent losses.
 #[derive(Debug)]
 pub struct Codec {
     k: usize,
@@ -44,8 +44,8 @@ impl Codec {
         Self::with_kernel(k, m, Kernel::fastest())
     }
 
-    /// A codec on a kernel chosen by name, to test and to measure it. Every kernel gives the same
-    /// bytes.
+    /// A codec on a kernel chosen by name, to test and to measure it. Every kernel computes the
+    /// same bytes.
     ///
     /// # Errors
     /// [`Error::Layout`] unless k is 1 to 16 and m 0 to 4; [`Error::KernelUnsupported`] when this
@@ -84,12 +84,12 @@ impl Codec {
         self.kernel
     }
 
-    /// Computes the m parity slices of one stripe, or of any stretch of one: byte n of a parity
-    /// slice depends on byte n of the data slices and on nothing else.
+    /// Computes the m parity slices of one stripe, or of any range of one: byte n of a parity slice
+    /// depends only on byte n of the data slices.
     ///
     /// Data slices may differ in length; a shorter one counts as padded with zeros. Each parity
-    /// slice is as long as the longest data slice. What the parity slices hold before does not
-    /// matter.
+    /// slice is as long as the longest data slice. The earlier content of the parity slices does
+    /// not matter.
     ///
     /// # Errors
     /// [`Error::DataCount`], [`Error::ParityCount`] or [`Error::ParityLength`] when the slices do
@@ -124,11 +124,11 @@ impl Codec {
     /// Computes missing shards, data or parity, from any k that are present.
     ///
     /// `present` names each slice by its shard index (0 to k-1 data, k to k+m-1 parity) in any
-    /// order; the k lowest are used and more are ignored. All slices cover the same stretch of the
-    /// stripe, from its first byte; one that ends early because its unit does counts as padded
-    /// with zeros, and an empty slice for a data unit that the last stripe does not have is a
-    /// present shard. `out[n]` receives shard `wanted[n]`, as many bytes as it has room for: fewer
-    /// than the longest slice where the missing unit itself ends early.
+    /// order. The k lowest are used and more are ignored. All slices cover the same range of the
+    /// stripe, from its first byte. A slice that ends early because its unit does counts as padded
+    /// with zeros. An empty slice for a data unit that the last stripe does not have is a present
+    /// shard. `out[n]` receives shard `wanted[n]` up to the length of `out[n]`. This is shorter
+    /// than the longest slice if the missing unit itself ends early.
     ///
     /// # Errors
     /// [`Error::TooFewShards`] when fewer than k are present, and [`Error::ShardIndex`],

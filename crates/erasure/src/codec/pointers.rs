@@ -1,4 +1,4 @@
-//! How the kernels come from a slice of outputs to a function that is compiled for their number.
+//! Conversion from a slice of outputs to a function that is compiled for their number.
 
 /// Evaluates an expression with the outputs' pointers in an array of as many as there are, 1 to
 /// [`crate::PARITY_SHARDS_MAX`]; `$none` when there are others.

@@ -1,31 +1,36 @@
-//! Epochs: who takes part in the journal, and which records count.
+//! Epochs: the disks that take part in the journal, and the records that count.
 //!
 //! Every opening for writing and every change of disks starts a new epoch (RECORDS.md section 5).
-//! Its record, the file `journal/epoch` on every member, is written twice. First as a *proposal*,
-//! which must be durable on more than m members of the old and of the new list; then, when the
-//! records it stands on are durable too, *confirmed* by the same rule. Only then is it used.
+//! Its record is the file `journal/epoch` on every member. It is written twice. First it is written
+//! as a *proposal*, which must be durable on more than m members of the old and of the new list.
+//! When the journal records before it are durable too, it is written as *confirmed*, by the same
+//! rule. Only then is it used.
 //!
 //! # Why this is enough
-//! Whoever opens sees all but m members of the newest confirmed epoch that it finds, so it sees at
-//! least one confirmed copy of any epoch that was ever used, and at least one proposal of any that
-//! was ever confirmed anywhere. A new number is above every number seen, proposals included, so no
-//! two confirmed epochs share a number and the highest confirmed one is the one that was used
-//! last. A proposal that never got that far names nothing that was acknowledged and is ignored.
+//! An opening reads all but m members of the newest confirmed epoch that it finds. It therefore
+//! reads at least one confirmed copy of any epoch that was ever used. It also reads at least one
+//! proposal of any epoch that was ever confirmed anywhere. A new number is above every number seen,
+//! proposals included. No two confirmed epochs therefore share a number, and the highest confirmed
+//! one is the one that was used last. A proposal that was not confirmed names nothing that was
+//! acknowledged and is ignored.
 //!
 //! # Declared lost
-//! A pool of fewer than 2m+1 members that has lost m of them has all that was acknowledged, since the
-//! opening rule holds, but no more than m members can be told of a new epoch. An administrator who
-//! declares disks to be gone for good takes them out of that count: the record must then reach more
-//! than m-l of the others, l being how many were declared lost, and all of them that can be written
-//! ([`lists`]). Whoever opens without those l sees all but m of the old list, so one that has the record.
-//! Should they return after all, they are at most m: they cannot be told of an epoch of their own, and
-//! with any one of the others they learn that they were removed. All but m must be there as ever, of whom
-//! those that were declared lost are none.
+//! Consider a pool of fewer than 2m+1 members that has lost m of them. The opening rule holds, so
+//! it has all acknowledged records. But the record of a new epoch can be written to at most m
+//! members, which is too few. An administrator can declare l disks permanently lost. The record
+//! must then reach more than m-l of the other members, and all of those that can be written
+//! ([`lists`]). An opening without those l disks reads all but m of the old list, and so reads a
+//! disk with the record.
+//!
+//! The lost disks may return after all. They are at most m, so they cannot begin an epoch of their
+//! own. Together with any of the other members they learn that they were removed. All but m members
+//! must be present as ever, and disks that were declared lost do not count as present.
 //!
 //! # Crash cases
-//! During the proposal, or while records are made durable for it: the old epoch is still the
-//! highest confirmed one and its files are untouched. During the confirmation: either of the two
-//! is opened; the new one holds everything the old one had acknowledged, and nothing more was.
+//! A crash during the proposal, or while records are made durable for it: the old epoch is still
+//! the highest confirmed one and its files are untouched. A crash during the confirmation: either
+//! of the two is opened. The new epoch holds everything that the old one had acknowledged, and
+//! nothing else was acknowledged.
 
 mod publish;
 #[cfg(test)]

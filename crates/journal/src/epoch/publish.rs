@@ -1,9 +1,9 @@
 //! Writing an epoch's record to the members.
 //!
-//! The record is replaced as a whole, which needs room for a second one for a moment. Where a device is
-//! full to the last byte, perhaps of somebody else's files, the journal could not be opened then, and
-//! nothing could be deleted. So each member keeps a small file of zeros, made while there is room, that
-//! is given up for it and made again afterwards.
+//! The record is replaced as a whole, which needs space for a second one for a moment. On a device
+//! that is completely full, perhaps with other people's files, this would fail. The journal could
+//! then not be opened, and nothing could be deleted. Each member therefore keeps a small file of
+//! zeros, made while there is space. It is removed before the write and made again afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -47,14 +47,16 @@ const STRAGGLERS_MAX: Duration = Duration::from_millis(200);
 pub(crate) struct JournalMember {
     pub(crate) id: DiskId,
     pub(crate) disk: Arc<dyn Disk>,
-    /// Epoch records of one disk are written one after the other, in the order they came.
+    /// Epoch records of one disk are written one after the other, in the order of their arrival.
     writing: tokio::sync::Mutex<()>,
-    /// The same disk as it was opened earlier, where a write was given up through that: the state
-    /// of [`Self::disk`] does not tell how that write ended.
+    /// Earlier open handles of the same disk through which a write was given up. The state of
+    /// [`Self::disk`] does not show how that write ended.
     open: Mutex<Vec<Arc<dyn Disk>>>,
-    /// A write through [`Self::disk`] was given up, and has not been seen to have ended.
+    /// Whether a write through [`Self::disk`] was given up and has not ended yet, as far as is
+    /// known.
     gave_up: AtomicBool,
-    /// Looks at the member until its ballast is made; [`THERE`] when it is, as far as is known.
+    /// Remaining checks of the member until its ballast is made; [`THERE`] when it exists, as far
+    /// as is known.
     ballast_due: AtomicU32,
 }
 

@@ -14,19 +14,19 @@ const RESERVE_FILES: usize = 2;
 /// Files of those that are kept from [`LogReserve::Reserve`] too.
 const LAST_FILES: usize = 1;
 
-/// Which part of the log may be used.
+/// The part of the log that a record may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogReserve {
     /// Waits while the log is nearly full.
     Ordinary,
-    /// May use one more file: for records that in the end lead to others being freed.
+    /// May use one more file: for records that finally lead to others being freed.
     Reserve,
-    /// May use the last file too: for records that let the log itself go, of which there are few. What
-    /// is of no more use than in the end must not take their place, or the log stays full for ever.
+    /// May also use the last file: for the few records that let the log itself be freed. Other
+    /// records must not use it, or the log would stay full for ever.
     Last,
 }
 
-/// The right to append a record of up to so many bytes. Dropping it gives the room back.
+/// The right to append a record of up to this many bytes. Dropping it releases the space.
 pub struct Permit {
     shared: Arc<SharedLog>,
     bytes: usize,

@@ -1,4 +1,4 @@
-//! Appending: a sequence, a place, and the bytes in a group.
+//! Appending: a record gets a sequence number, a place, and its bytes go into a group.
 
 use std::sync::Arc;
 

@@ -1,8 +1,10 @@
-//! Which files hold which records, what still needs them, and when they are free.
+//! The files of the log, the records in them, the holds on them, and the point at which they are
+//! free.
 //!
-//! A file is free when no hold needs its last record *and* a durable header of a later file says
-//! so, or the epoch file on more than m members: otherwise, after a crash in the middle of its
-//! reuse, recovery would look for records that are gone.
+//! A file is free under two conditions. First, no hold needs its last record. Second, this is
+//! recorded in a durable header of a later file, or in the epoch file on more than m members.
+//! Otherwise, after a crash in the middle of the reuse, recovery would look for records that are
+//! gone.
 
 use std::sync::Arc;
 

@@ -1,21 +1,23 @@
 //! The running log: one state under one lock, held for microseconds.
 //!
 //! # Order
-//! A record gets its sequence and its place when it is appended; groups are laid out one behind
-//! the other and acknowledged in that order. A group is acknowledged when it and all before it are
-//! durable on m+1 holders. Whoever appends while few writes are under way starts one; all who come
-//! meanwhile share the next. There are no timers.
+//! A record gets its sequence number and its place when it is appended. Groups are laid out one
+//! after the other and acknowledged in that order. A group is acknowledged when it and all before
+//! it are durable on m+1 holders. An append starts a write if few writes are under way. Appends
+//! that come meanwhile share the next write. There are no timers.
 //!
-//! A write starts late: when the thread has nothing else to do, or has looked at its driver (tokio's
-//! yield, at most some tens of polls), so that whoever can append by then shares it:
-//! where the processors are what everybody waits for, groups grow by that, and where they idle the
-//! turn is next to nothing. When a write lands and as much waits or flies as it carried, the next one starts
-//! at once, so that disks and processors work at the same time.
+//! Before it starts a write, the log yields to the scheduler, so that more appends join the write.
+//! It waits until the thread has nothing else to do, or has polled its driver (tokio's yield, at
+//! most some tens of polls). When the processors are the bottleneck, groups grow by that. When they
+//! are idle, the yield costs almost nothing. When a write completes, and the queued and in-flight
+//! bytes are at least those of that write, the next write starts at once. Disks and processors then
+//! work at the same time.
 //!
 //! # Change of holders
-//! While an epoch is being changed nothing is acknowledged and nothing is started. What was not
-//! acknowledged by then is laid out anew in the new epoch, with the same sequences; what the old
-//! one still writes is void. So no acknowledgement ever passes a hole.
+//! While an epoch is being changed, nothing is acknowledged and no write is started. Records that
+//! are not acknowledged by then are laid out again in the new epoch, with the same sequence
+//! numbers. Writes of the old epoch that are still under way are void. No acknowledgement therefore
+//! ever passes a hole.
 //!
 //! # Cancellation
 //! Writes are tasks of their own: dropping a future that waits for one changes nothing.
@@ -79,7 +81,7 @@ pub(crate) enum LogPhase {
     Stalled {
         why: String,
     },
-    /// Too many holders failed while it was opened, and nobody looks for others.
+    /// Too many holders failed while it was opened, and no others are searched.
     Failed {
         why: String,
     },
@@ -113,14 +115,14 @@ pub(crate) struct LogState {
     prev: u32,
     /// Checksum of the last acknowledged record.
     acked_prev: u32,
-    /// Where the next group begins.
+    /// Start of the next group.
     file: u64,
     offset: u64,
     open: Option<Group>,
     sealed: VecDeque<Group>,
     flying: VecDeque<InFlightGroup>,
     flights: u64,
-    /// A task is about to start what waits.
+    /// Whether a task is about to start the waiting group.
     departing: bool,
     last_started: Duration,
     sync_time: Duration,
@@ -140,7 +142,7 @@ pub(crate) struct LogState {
     pub(crate) counters: Counters,
 }
 
-/// What a journal has done since it was opened.
+/// Counters of a journal since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Records appended.
@@ -151,9 +153,9 @@ pub struct Counters {
     pub groups: u64,
     /// New epochs since opening.
     pub changes: u64,
-    /// Records that were intact in one copy and not in another when the journal was opened.
+    /// Records that were intact in one copy and damaged in another when the journal was opened.
     pub mended: u64,
-    /// Files of holders that were found damaged while it ran.
+    /// Files of holders whose damage was found while the journal ran.
     pub damaged: u64,
 }
 

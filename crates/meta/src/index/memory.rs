@@ -1,4 +1,4 @@
-//! An index in memory, for tests: nothing survives it.
+//! An index in memory, for tests; it is lost when it is dropped.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,7 +12,8 @@ use parking_lot::RwLock;
 use super::{Entry, Index, IndexPage, IndexView, check_batch};
 use crate::kv::{Scan, Seq};
 
-/// A map and the last batch that is in it. A batch that meets a held view copies the map.
+/// A map and the last batch that is in it. A batch that comes while a view is in use copies the
+/// map.
 #[derive(Default)]
 pub struct MemoryIndex {
     state: RwLock<State>,

@@ -1,11 +1,12 @@
-//! The seam under the embedded engine: a sorted, disposable index of the catalog
-//! (RECORDS.md section 5).
+//! The seam under the embedded engine: a sorted, disposable index of the catalog (RECORDS.md
+//! section 5).
 //!
-//! The journal is the truth. An index is fed sorted batches of what the journal made durable, and
-//! says up to which batch it has taken them in ([`Index::applied`]); everything later is replayed
-//! from the journal. It is never written a single commit at a time.
+//! The journal is authoritative. An index is fed sorted batches of durable journal records, and
+//! reports the last one that it contains ([`Index::applied`]). Later records are replayed from the
+//! journal. Single commits are never written to the index.
 //!
-//! Two stand behind it: [`MemoryIndex`] (tests) and [`runs`] (sorted files on m+1 disks).
+//! Two implementations exist: [`MemoryIndex`] (tests) and [`sorted_runs`] (sorted files on m+1
+//! disks).
 
 mod memory;
 pub mod sorted_runs;
@@ -23,7 +24,7 @@ pub use memory::MemoryIndex;
 /// A key and its new value; `None` deletes it.
 pub type Entry = (Bytes, Option<Bytes>);
 
-/// What a scan found, in the order asked for.
+/// A page of entries that a scan read, in the order of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexPage {
     /// Key and value pairs.
@@ -34,38 +35,38 @@ pub struct IndexPage {
 
 /// A sorted index; see the module.
 pub trait Index: Send + Sync {
-    /// The index as it is now, for as long as the view is held. Costs no waiting. Hold it for
-    /// minutes, not days: files that only it needs stay on the disks.
+    /// The present state of the index, for as long as the view is held. Does not wait. Hold it for
+    /// minutes, not days: files that only this view needs stay on the disks.
     fn view(&self) -> Arc<dyn IndexView>;
 
-    /// Takes in a batch: `entries` strictly ascending by key, after which everything up to `upto`
-    /// is in the index. Durable on as many disks as the index keeps copies when it returns, all of
-    /// it together with `upto` or nothing, and visible to views made from then on. One at a time;
-    /// a second call waits for the first.
+    /// Applies a batch: `entries` strictly ascending by key. Afterwards the index contains
+    /// everything up to `upto`. When this returns, the batch is durable on as many disks as the
+    /// index keeps copies, and visible to views made from then on. `entries` and `upto` are applied
+    /// together or not at all. A second call waits for the first.
     ///
-    /// An empty batch moves `applied` alone. Dropping the future leaves it open whether the batch
-    /// is taken in; [`Index::applied`] tells.
+    /// An empty batch changes `applied` alone. If the future is dropped, the batch may or may not
+    /// be applied; see [`Index::applied`].
     ///
     /// # Errors
-    /// `InvalidArgument` when `entries` are not sorted, or `upto` is below [`Index::applied`];
-    /// otherwise nothing was taken in and the caller may try again.
+    /// `InvalidArgument` when `entries` are not sorted, or `upto` is below [`Index::applied`].
+    /// After any error nothing was applied, and the caller may try again.
     fn apply(&self, entries: Vec<Entry>, upto: Seq) -> BoxFuture<'_, Result<()>>;
 
-    /// The last batch that is in the index; what comes later in the journal is not.
+    /// The last batch that is in the index; later ones are only in the journal.
     fn applied(&self) -> Seq;
 
-    /// The last batch of a state that was durable on as many disks as the index keeps copies: what
-    /// the journal has up to it, it has not for the index. At most [`Index::applied`]; below it as long
-    /// as an opening found fewer copies.
+    /// The last batch of a state that was durable on as many disks as the index keeps copies. The
+    /// index does not need the journal's records up to it. At most [`Index::applied`]; lower as
+    /// long as an opening found fewer copies.
     fn kept(&self) -> Seq;
 }
 
-/// An index as it was at a moment.
+/// The state of an index at one moment.
 pub trait IndexView: Send + Sync {
     /// The last batch that it shows.
     fn applied(&self) -> Seq;
 
-    /// The value of a key if it can be had without waiting; `None` where [`IndexView::get`] would
+    /// The value of a key if it is available without waiting; `None` if [`IndexView::get`] would
     /// have to wait for a disk.
     fn get_now(&self, key: &[u8]) -> Option<Result<Option<Bytes>>>;
 

@@ -5,40 +5,40 @@ use dewar_types::{BlobId, Error, ErrorKind};
 
 use super::{ReadValue, Seq};
 
-/// Preconditions and changes that happen together or not at all. A key may stand in at most one
+/// Preconditions and changes that are applied together or not at all. A key may be in at most one
 /// of `puts`, `deletes` and `adds`; see [`Batch::check`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// What must hold when the batch is put in order.
+    /// Preconditions that are checked when the batch gets its place in the order.
     pub require: Vec<Precondition>,
     /// Keys and their new values.
     pub puts: Vec<(Bytes, Bytes)>,
-    /// Keys that go; absent ones are no error.
+    /// Keys to delete; absent ones are no error.
     pub deletes: Vec<Bytes>,
-    /// Counters and what is added to them. Adding commutes and needs no precondition.
+    /// Counters and the amounts to add. Additions commute and need no precondition.
     pub adds: Vec<(Bytes, i64)>,
     /// Records for the change log.
     pub log: Vec<Bytes>,
-    /// Bytes of a small object that ride in the same journal record (RECORDS.md section 6).
+    /// Bytes of a small object for the same journal record (RECORDS.md section 6).
     pub carry: Option<InlineData>,
-    /// Whether it leads to room being freed (ids to compact with, a blob forgotten): then it may
-    /// use what is kept back for that when the log is nearly full.
+    /// Whether the batch leads to free space (ids to compact with, a blob forgotten). It may then
+    /// use the reserve of a nearly full log.
     pub frees: bool,
-    /// Whether it lets records of the log go (a segment is sealed): then it may use what is kept even
-    /// from those that free other things.
+    /// Whether the batch lets records of the log be freed (a segment is sealed). It may then also
+    /// use the part of the reserve that other batches that free space may not use.
     pub seals: bool,
 }
 
 /// Longest key in bytes.
 pub const KEY_BYTES_MAX: usize = 8 * 1024;
-/// Longest value in bytes; longer things are split by who owns the encoding.
+/// Maximum length of a value in bytes; the owner of the encoding splits longer ones.
 pub const VALUE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Most bytes of one batch in all, the carry included.
 pub const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Batch {
-    /// Whether it keeps to the limits and no key stands in two of `puts`, `deletes` and `adds` or
-    /// twice in the first two. A counter may be added to several times.
+    /// Checks the limits, and that no key is in two of `puts`, `deletes` and `adds` or twice in one
+    /// of the first two. A counter may be added to several times.
     ///
     /// # Errors
     /// [`ErrorKind::TooLarge`] or [`ErrorKind::InvalidArgument`], naming the key.
@@ -98,7 +98,7 @@ fn too_large(key: &[u8], what: &str, bytes: usize) -> Error {
     )
 }
 
-/// What must hold for a batch to be applied.
+/// A precondition of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Precondition {
     /// The key has this value (or none), which was read at `read_at`.
@@ -117,8 +117,9 @@ pub enum Precondition {
         /// First key after the range.
         to: Bytes,
     },
-    /// The counter is at most this (an absent one is 0) before the batch adds to it, with all that
-    /// was put in order before the batch: what limits is exact however many write at once.
+    /// The counter is at most this before the batch adds to it (an absent one is 0). It includes
+    /// all batches that come before in the order, so the limit is exact however many clients write
+    /// at once.
     AtMost {
         /// The counter's key.
         counter: Bytes,
@@ -160,7 +161,7 @@ impl Precondition {
 pub struct InlineData {
     /// The segment.
     pub segment: BlobId,
-    /// Where in the segment's logical space the slot begins, in bytes.
+    /// Start of the slot in the segment's logical space, in bytes.
     pub offset: u32,
     /// The slot: its header and the object's bytes, in pieces.
     pub bytes: Vec<Bytes>,

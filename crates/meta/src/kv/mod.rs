@@ -1,8 +1,8 @@
-//! The seam under the catalog: get, range scan on a snapshot, and one atomic batch
-//! (RECORDS.md section 4). No closures cross it; a failed precondition is retried above.
+//! The seam under the catalog: get, range scan on a snapshot, and one atomic batch (RECORDS.md
+//! section 4). No closures cross it; callers retry a failed precondition.
 //!
-//! Two engines stand behind it: memory (tests) and embedded (journal, overlay, index). Every
-//! catalog test runs on both.
+//! Two engines implement it: memory (tests) and embedded (journal, overlay, index). Every catalog
+//! test runs on both.
 
 mod batch;
 #[cfg(any(test, feature = "contract"))]
@@ -23,25 +23,25 @@ pub use batch::{BATCH_BYTES_MAX, Batch, InlineData, KEY_BYTES_MAX, Precondition,
 pub use memory::MemoryKv;
 pub use read_only::ReadOnlyKv;
 
-/// The place of a batch in the one order of all batches; 0 is before the first.
+/// The position of a batch in the one order of all batches; 0 is before the first.
 pub type Seq = u64;
 
-/// A value as a snapshot shows it. Hand `seq` back in a [`Precondition`], so that an engine can check
-/// by sequence alone that nothing changed since.
+/// A value as a snapshot shows it. Pass `seq` in a [`Precondition`], so that an engine can check by
+/// the sequence number alone that nothing changed since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadValue {
     /// The value, if the key exists.
     pub value: Option<Bytes>,
-    /// The last batch that this read takes into account.
+    /// The last batch that this read includes.
     pub seq: Seq,
 }
 
-/// Which part of a range is wanted.
+/// The part of a range that a scan reads.
 #[derive(Clone, Debug)]
 pub struct Scan<'a> {
-    /// First key that may come back.
+    /// First key of the range.
     pub from: &'a [u8],
-    /// First key that may not any more; empty for no end.
+    /// First key after the range; empty for no end.
     pub to: &'a [u8],
     /// At most this many pairs.
     pub limit: usize,
@@ -49,19 +49,19 @@ pub struct Scan<'a> {
     pub reverse: bool,
 }
 
-/// What a scan found, in the order asked for.
+/// A page of entries that a scan read, in the order of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanPage {
     /// Key and value pairs.
     pub pairs: Vec<(Bytes, Bytes)>,
     /// Whether the limit cut it short.
     pub more: bool,
-    /// The last batch that this page takes into account.
+    /// The last batch that this page includes.
     pub seq: Seq,
 }
 
-/// Reads. Counters read as their sum, an `i64` in 8 bytes big-endian; a counter that was never
-/// added to does not exist.
+/// Reads. Counters read as their sum, an `i64` in 8 bytes big-endian. A counter without additions
+/// does not exist.
 pub trait KvRead: Send + Sync {
     /// The value of a key.
     fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<ReadValue, Error>>;
@@ -70,21 +70,21 @@ pub trait KvRead: Send + Sync {
     fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<ScanPage, Error>>;
 }
 
-/// An engine. Reads on the engine itself show what is durable at the moment of the call.
+/// An engine. Reads on the engine itself show the durable state at the moment of the call.
 pub trait Kv: KvRead {
-    /// A view that stays as it is now, for as long as it is held. Hold it for seconds, not hours:
-    /// the engine keeps old values for it in memory.
+    /// A view of the present state that does not change. Hold it for seconds, not hours: the engine
+    /// keeps old values for it in memory.
     fn snapshot(&self) -> Arc<dyn KvRead>;
 
-    /// Applies a batch wholly or not at all, and returns when it is durable and visible.
+    /// Applies a batch completely or not at all, and returns when it is durable and visible. If the
+    /// future is dropped, the batch may or may not happen.
     ///
     /// # Errors
     /// [`CommitError::Conflict`] when a precondition does not hold; nothing was changed.
-    /// Dropping the future leaves it open whether the batch happens.
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Seq, CommitError>>;
 
-    /// The last batch that was taken, whether it is visible yet or not: what a commit left open is
-    /// decided when reads take this one into account ([`ReadValue::seq`]).
+    /// The last batch that was accepted, whether it is visible yet or not. A commit with an unknown
+    /// result is decided when reads include this batch ([`ReadValue::seq`]).
     fn last_sequence(&self) -> Seq;
 
     /// Change-log records after `after`, in commit order, at most `limit` batches.
@@ -94,8 +94,8 @@ pub trait Kv: KvRead {
 /// How often it is looked whether a commit that failed has happened after all.
 const DECIDED_EVERY: Duration = Duration::from_millis(200);
 
-/// Waits until it is decided whether a commit happens that failed without saying so ([`Kv::taken`]
-/// as of then); `false` when the catalog was closed meanwhile.
+/// Waits until a commit that failed with an unknown result is decided ([`Kv::last_sequence`] as of
+/// then). `false` when the catalog was closed meanwhile.
 pub async fn resolve_unknown_commit(kv: &Weak<dyn Kv>, taken: Seq) -> bool {
     loop {
         tokio::time::sleep(DECIDED_EVERY).await;
@@ -106,14 +106,14 @@ pub async fn resolve_unknown_commit(kv: &Weak<dyn Kv>, taken: Seq) -> bool {
     }
 }
 
-/// Why a batch was not applied.
+/// The reason why a batch was not applied.
 #[derive(Debug, ThisError)]
 pub enum CommitError {
-    /// A precondition does not hold (the index in [`Batch::require`]). By the time this is
-    /// returned, what it collided with is visible to reads, so an immediate retry makes sense.
+    /// A precondition does not hold (the index in [`Batch::require`]). The conflicting change is
+    /// then visible to reads, so an immediate retry makes sense.
     #[error("precondition {0} does not hold")]
     Conflict(usize),
-    /// The engine cannot take it: too large, disks gone, journal failed.
+    /// The engine cannot apply it: too large, disks missing, journal failed.
     #[error(transparent)]
     Failed(#[from] Error),
 }

@@ -1,4 +1,4 @@
-//! A catalog as an index has it, to be looked at: nothing can be committed.
+//! A read-only catalog over an index; nothing can be committed.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Taking in what was written under another catalog: for salvage only.
+//! Adopting content that was written under another catalog: for salvage only.
 
 use dewar_types::{Error, ObjectKey, Timestamp, UploadId, VersionId};
 
@@ -13,7 +13,7 @@ impl Tree {
     /// Opens an upload under the id that it had, unless it is open.
     ///
     /// # Errors
-    /// `NoSuchBucket`; `Conflict`; what the engine says.
+    /// `NoSuchBucket`; `Conflict`; errors of the engine.
     pub async fn adopt_upload(
         &self,
         actor: &Actor<'_>,
@@ -44,8 +44,8 @@ impl Tree {
         }
     }
 
-    /// Says that the current version of a name has its bytes elsewhere than the catalog thought;
-    /// what it named before is released. `false` when the name holds another version.
+    /// Records that the bytes of the current version of a name are not where the catalog says. The
+    /// content that it named before is released. `false` when the name holds another version.
     ///
     /// # Errors
     /// As [`Tree::publish`].

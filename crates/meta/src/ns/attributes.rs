@@ -1,4 +1,4 @@
-//! Changing what a name has beside its content: permission bits and extended attributes.
+//! Changing the attributes of a name: permission bits and extended attributes.
 
 use dewar_types::{Error, ObjectKey};
 
@@ -12,12 +12,12 @@ use super::retry::ConflictRetry;
 use super::{Actor, Bucket, Tree};
 
 impl Tree {
-    /// Changes a file's attributes, and gives them as they are then. `alter` is called with what is
-    /// there, again after a lost race; its refusal is the answer. Nothing is written when it changes
-    /// nothing.
+    /// Changes a file's attributes and returns the new ones. `alter` is called with the present
+    /// attributes, and again after a lost race. An error of `alter` is returned. Nothing is written
+    /// when `alter` changes nothing.
     ///
     /// # Errors
-    /// What `alter` says; `NotFound`; `Conflict`; `NoSuchBucket`; what the engine says.
+    /// Those of `alter`; `NotFound`; `Conflict`; `NoSuchBucket`; errors of the engine.
     pub async fn alter_file(
         &self,
         actor: &Actor<'_>,

@@ -1,7 +1,7 @@
-//! Checks that the catalog agrees with itself: references, counters, reachability.
+//! Checks that the catalog is consistent: references, counters, reachability.
 //!
-//! Reads everything in one snapshot, so it is for tests, for the simulation and for an
-//! administrator with time; it changes nothing.
+//! Reads everything in one snapshot, so it is slow. It serves tests, the simulation and
+//! administrators. It changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,12 +18,12 @@ use crate::kv::{KvRead, Scan};
 
 const PAGE: usize = 1000;
 
-/// What was found.
+/// The result of an audit of the catalog.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
-    /// What is wrong, in words; empty when all is well.
+    /// Description of each fault; empty when the catalog is consistent.
     pub faults: Vec<String>,
-    /// Blobs (without an offset) and slots that something names, with the number of extents.
+    /// Blobs (without an offset) and slots with references, with the number of extents.
     pub named: BTreeMap<(BlobId, Option<u32>), u64>,
     /// Blobs in the queue of those to be freed.
     pub queued: BTreeSet<BlobId>,
@@ -39,11 +39,11 @@ struct Auditor<'k> {
     kv: &'k dyn KvRead,
     audit: Audit,
     counters: BTreeMap<Bytes, (Counter, i64)>,
-    /// Directories that can be reached, with the scopes that count what is in them.
+    /// Reachable directories, with the scopes that count their content.
     dirs: BTreeMap<EntryId, Vec<CounterScope>>,
-    /// With the documents that each says it has.
+    /// Buckets with the mask of their documents.
     buckets: BTreeMap<EntryId, u64>,
-    /// Long lists that something names.
+    /// Long lists with references.
     lists: BTreeSet<Bytes>,
     /// Names with older versions.
     histories: BTreeMap<(EntryId, String), History>,
@@ -61,7 +61,7 @@ impl Tree {
     /// Reads the whole catalog and checks it.
     ///
     /// # Errors
-    /// What the engine says, and records that do not decode.
+    /// Errors of the engine, and records that do not decode.
     pub async fn audit(&self) -> Result<Audit, Error> {
         let kv = self.kv.snapshot();
         let mut auditor = Auditor {

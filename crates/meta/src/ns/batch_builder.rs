@@ -1,16 +1,16 @@
-//! A change of the tree while it is put together, and its commit.
+//! A change of the tree in preparation, and its commit.
 //!
-//! Everything that one change does goes into one batch. References are summed up per blob first,
-//! so that a copy onto itself or a list of deletes that share blobs comes out right, and each
-//! touched count is required to be as it was read.
+//! All parts of a change are one batch. References are first summed per blob, so that a copy onto
+//! itself, or a list of deletes that share blobs, is correct. Each touched count is required to be
+//! unchanged.
 //!
-//! Order and crashes: a batch is there wholly or not at all, so a crash leaves no half change. A
-//! blob whose last reference goes is put in the queue of blobs to be freed in the same batch; its
-//! bytes go later, so names never point at bytes that are gone.
+//! Order and crashes: a batch is applied completely or not at all, so a crash leaves no half
+//! change. The batch that removes the last reference of a blob also queues the blob to be freed.
+//! Its bytes are removed later, so names never refer to bytes that are gone.
 //!
-//! Cancellation: dropping the future of a commit leaves it open whether it happens. A batch that
-//! moves or removes a directory is committed by a task of its own, because the cache must forget
-//! the directory whatever becomes of the caller.
+//! Cancellation: if the future of a commit is dropped, the commit may or may not happen. A batch
+//! that moves or removes a directory is committed by a task of its own, because the cache must
+//! forget the directory even when the caller is dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -65,7 +65,7 @@ pub(super) struct BatchBuilder<'t> {
     forget: Vec<Bytes>,
     /// Something that was read is gone already: the commit cannot succeed.
     stale: bool,
-    /// The limits of spaces that are counted, and whether any limits are kept to.
+    /// The limits of the counted spaces, and whether limits are enforced.
     spaces: BTreeMap<CounterScope, Quota>,
     limited: bool,
 }

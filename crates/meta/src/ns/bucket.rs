@@ -25,35 +25,35 @@ const PAGE: usize = 1000;
 /// Shortest name of a bucket.
 const BUCKET_NAME_MIN: usize = 3;
 
-/// What a new bucket is like.
+/// Attributes of a new bucket.
 #[derive(Clone, Debug, Default)]
 pub struct NewBucket {
     /// The group that owns it.
     pub group: Option<GroupId>,
     /// Whether every front computes MD5.
     pub md5: bool,
-    /// What happens to versions that are replaced.
+    /// Whether replaced versions are kept.
     pub versioning: Versioning,
-    /// Set where versions may be kept by retention and legal holds; needs versioning.
+    /// Set if versions may be protected by retention and legal holds; needs versioning.
     pub object_lock: Option<ObjectLock>,
     /// Documents that it begins with.
     pub documents: BTreeMap<DocumentKind, Bytes>,
 }
 
-/// Which buckets are wanted.
+/// A query for the buckets of a tenant.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketQuery<'a> {
     /// Only those of this owner.
     pub owner: Option<UserId>,
-    /// Only names that begin so.
+    /// Only names that begin with this.
     pub prefix: &'a str,
     /// Only names above this one.
     pub after: Option<&'a str>,
-    /// At most so many.
+    /// Maximum number of buckets.
     pub max: usize,
 }
 
-/// A bucket in a list: without its documents, which a list does not read.
+/// A bucket in a list, without its documents, which a list does not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedBucket {
     /// Its name.
@@ -71,7 +71,7 @@ pub struct BucketPage {
     pub truncated: bool,
 }
 
-/// What a counter scope holds.
+/// The amount that a counter scope holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Versions of files, delete markers, uploads in progress, and directories that were made on request.
@@ -87,12 +87,12 @@ impl AddAssign for Usage {
     }
 }
 
-/// When a bucket is empty enough to be deleted.
+/// The condition under which a bucket is empty enough to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emptiness {
-    /// Nothing is in it, as POSIX has it for directories.
+    /// It has no entry at all, as POSIX requires for directories.
     Bare,
-    /// Nothing is in it that S3 shows: directories go with it, and the limits that they have.
+    /// It has no entry that S3 shows. Directories and their limits are deleted with it.
     DirectoriesOnly,
 }
 
@@ -100,7 +100,7 @@ impl Tree {
     /// Makes a tenant.
     ///
     /// # Errors
-    /// `AlreadyExists`; what the engine says.
+    /// `AlreadyExists`; errors of the engine.
     pub async fn create_tenant(
         &self,
         actor: &Actor<'_>,
@@ -148,7 +148,7 @@ impl Tree {
     /// Finds a tenant by name.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn tenant(&self, name: &TenantName) -> Result<Option<Tenant>, Error> {
         let key = keys::tenant(name.as_str());
         let Some(value) = self.kv.get(&key).await?.value else {
@@ -164,7 +164,7 @@ impl Tree {
     /// All tenants.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn tenants(&self) -> Result<Vec<Tenant>, Error> {
         let range = keys::tenants();
         let mut from = range.from.clone();
@@ -195,11 +195,12 @@ impl Tree {
         }
     }
 
-    /// Makes a bucket that belongs to `actor`. What it gives does not hold the documents; look the
-    /// bucket up for them.
+    /// Makes a bucket that belongs to `actor`. The result does not hold the documents; look the
+    /// bucket up to get them.
     ///
     /// # Errors
-    /// `AlreadyOwned` when the actor owns one of that name, `AlreadyExists` when another does.
+    /// `AlreadyOwned` when the actor owns a bucket of that name, `AlreadyExists` when another user
+    /// does.
     pub async fn create_bucket(
         &self,
         actor: &Actor<'_>,
@@ -261,7 +262,7 @@ impl Tree {
     /// Finds a bucket.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn bucket(
         &self,
         tenant: &Tenant,
@@ -281,7 +282,7 @@ impl Tree {
     /// A page of a tenant's buckets.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn buckets(
         &self,
         tenant: &Tenant,
@@ -342,12 +343,12 @@ impl Tree {
         Ok(BucketPage { buckets, truncated })
     }
 
-    /// Deletes a bucket in which nothing is. Uploads in progress do not hinder it, as with S3: they
-    /// are aborted first. When something is put into the bucket at that very moment, the uploads
-    /// and empty directories may be gone although the bucket stays.
+    /// Deletes an empty bucket. As with S3, uploads in progress do not prevent it: they are aborted
+    /// first. If something is put into the bucket at the same time, the uploads and empty
+    /// directories may be gone although the bucket stays.
     ///
     /// # Errors
-    /// `NotEmpty` when it is not as `emptiness` asks; `NoSuchBucket`; `Conflict`.
+    /// `NotEmpty` when it is not as `emptiness` requires; `NoSuchBucket`; `Conflict`.
     pub async fn delete_bucket(
         &self,
         actor: &Actor<'_>,
@@ -442,10 +443,10 @@ impl Tree {
         }
     }
 
-    /// What a scope holds now.
+    /// The present usage of a scope.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn usage(&self, scope: CounterScope) -> Result<Usage, Error> {
         let kv = self.kv.snapshot();
         let objects = self

@@ -1,16 +1,19 @@
-//! Directories by place, so that resolving a path costs no read in the common case.
+//! Cache of directories by parent and name, so that resolving a path usually costs no read.
 //!
-//! What makes it safe: every change of the tree requires, in its batch, that each directory on its
-//! path is still as the cache shows it, so a stale entry costs a retry, never a wrong change. For
-//! reads, a batch that moves, marks or removes a directory forgets it here after it became visible
-//! and before its caller hears of success ([`super::batch_builder`] sees to it even when the caller goes
-//! away). A read that began earlier cannot put the old state back: [`DirCache::insert`] refuses
-//! what was read before the last forgetting.
+//! Two rules make the cache safe:
 //!
-//! A change whose commit failed may happen yet, at a moment that nobody is told. Until that is
-//! decided its directories stay out ([`DirCache::bar`]).
+//! - Every change of the tree requires in its batch that each directory on its path is as the cache
+//!   shows it. A stale entry therefore costs a retry, never a wrong change.
+//! - A batch that moves, marks or removes a directory forgets it here. This happens after the batch
+//!   became visible and before its caller learns of the success ([`super::batch_builder`] ensures
+//!   it even when the caller goes away). A read that began earlier cannot put the old state back:
+//!   [`DirCache::insert`] refuses entries that were read before the last call of `forget`.
 //!
-//! Several gateways on one catalog must feed [`DirCache::forget`] from the change log as well.
+//! A change whose commit failed may still happen, at a moment that is not reported. Until this is
+//! decided, its directories stay out of the cache ([`DirCache::block`]).
+//!
+//! Several gateways on one catalog must also call [`DirCache::forget`] for the entries of the
+//! change log.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +38,7 @@ pub(super) struct Dir {
     /// The documents, if it is a bucket that has any.
     pub(super) documents: Option<Arc<BucketDocuments>>,
     value: Bytes,
-    /// The last batch at which it is known to be so.
+    /// The last batch at which the entry is known to be valid.
     seq: AtomicU64,
 }
 
@@ -92,7 +95,7 @@ struct Halves {
     young_bytes: usize,
     old_bytes: usize,
     generation: u64,
-    /// Directories that are not remembered, and for how many changes.
+    /// Directories that must not be cached, with the number of changes that require it.
     barred: HashMap<Bytes, usize>,
 }
 
@@ -158,7 +161,7 @@ impl DirCache {
     }
 
     /// These directories may become others at any moment: they are not remembered until
-    /// [`DirCache::admit`].
+    /// [`DirCache::unblock`].
     pub(super) fn block(&self, keys: &[Bytes]) {
         let mut halves = self.halves.lock();
         for key in keys {
@@ -168,7 +171,7 @@ impl DirCache {
         self.forget(keys);
     }
 
-    /// What [`DirCache::bar`] kept out has become what it will be.
+    /// What [`DirCache::block`] kept out has become what it will be.
     pub(super) fn unblock(&self, keys: &[Bytes]) {
         let mut halves = self.halves.lock();
         // What was read before must not come in now.

@@ -1,19 +1,22 @@
-//! What versions, delete markers, uploads in progress and directories count for in quotas.
+//! The amounts that versions, delete markers, uploads in progress and directories count for in
+//! quotas.
 //!
-//! - Each version, delete marker and upload in progress is one object, and each directory that was made on
-//!   request.
-//! - The bytes of a version are its content, and its metadata beyond [`METADATA_FREE`]: headers, user
-//!   metadata, tags and the access control list, with the extended attributes of the file for the current
-//!   version. The bytes of an upload are those of its parts, and its metadata in the same way.
+//! - Each version, delete marker and upload in progress is one object, and so is each directory
+//!   that was made on request.
+//! - The bytes of a version are its content and its metadata beyond [`METADATA_FREE`]. Metadata
+//!   means headers, user metadata, tags and the access control list. For the current version it
+//!   includes the extended attributes of the file.
+//! - The bytes of an upload are those of its parts, and its metadata in the same way.
 //!
-//! A directory is charged to its owner and to everything above it, not to its group: that is charged for
-//! what is put into it. Its bytes are its extended attributes beyond [`METADATA_FREE`]. A directory that
-//! only slashes of keys made is free: it goes with the last key below it, and a key has few slashes. It has
-//! no extended attributes, since who sets some makes it one that stays. A bucket is free too; accounts have
-//! a limit of them. Nothing makes symlinks.
+//! A directory is charged to its owner and to everything above it, but not to its group. The group
+//! is charged for the content of the directory. The bytes of a directory are its extended
+//! attributes beyond [`METADATA_FREE`]. An implicit directory, made only by the slashes of keys, is
+//! free. It is removed with the last key below it, and a key has few slashes. It has no extended
+//! attributes, since setting one makes the directory permanent. A bucket is free too, because
+//! accounts have a limit of buckets. Nothing makes symlinks.
 //!
-//! An upload is charged to the spaces that its record names. It hangs on its key, not on a directory, so
-//! the spaces above the key may be renamed or removed while it is open.
+//! An upload is charged to the spaces that its record names. It belongs to its key, not to a
+//! directory, so the spaces above the key may be renamed or removed while it is open.
 
 use std::collections::BTreeMap;
 

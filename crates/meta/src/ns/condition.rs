@@ -1,4 +1,5 @@
-//! Conditions of a request on what a name holds (RFC 9110 section 13, S3's conditional writes).
+//! Conditions of a request on the present version of a name (RFC 9110 section 13, S3's conditional
+//! writes).
 
 use dewar_types::{Error, ErrorKind, Timestamp};
 
@@ -22,12 +23,12 @@ impl ETags {
     }
 }
 
-/// What must hold for the current version. Times are compared in whole seconds, as HTTP dates are.
+/// A condition on the current version. Times are compared in whole seconds, as HTTP dates are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
     /// The name holds one of these.
     pub if_match: Option<ETags>,
-    /// The name holds none of these; [`ETags::Any`]: it holds nothing.
+    /// The name holds none of these; [`ETags::Any`]: the name holds nothing.
     pub if_none_match: Option<ETags>,
     /// It changed after this time.
     pub if_modified_since: Option<Timestamp>,
@@ -65,11 +66,11 @@ impl Condition {
         *self == Self::NONE
     }
 
-    /// Judges a change of a name that holds `current`.
+    /// Checks the condition for a change of a name that holds `current`.
     ///
     /// # Errors
-    /// [`ErrorKind::Precondition`] when it does not hold; [`ErrorKind::NotFound`] when it asks for
-    /// a certain version and there is none, as S3 has it.
+    /// [`ErrorKind::Precondition`] when it does not hold. As in S3, [`ErrorKind::NotFound`] when it
+    /// requires a certain version and there is none.
     pub fn check_write(&self, path: &str, current: Option<&VersionRecord>) -> Result<(), Error> {
         let Some(version) = current else {
             let wants_one = self.if_match.is_some()
@@ -118,7 +119,7 @@ impl Condition {
         Err(unmet(path, failed))
     }
 
-    /// Judges a read of `version`, in the order of RFC 9110 section 13.2.2.
+    /// Checks the condition for a read of `version`, in the order of RFC 9110 section 13.2.2.
     ///
     /// # Errors
     /// [`ErrorKind::Precondition`] or [`ErrorKind::NotModified`].
@@ -148,7 +149,8 @@ impl Condition {
         Ok(())
     }
 
-    /// Judges the source of a copy: as a read, but every failure is [`ErrorKind::Precondition`].
+    /// Checks the condition for the source of a copy: as for a read, but every failure is
+    /// [`ErrorKind::Precondition`].
     ///
     /// # Errors
     /// [`ErrorKind::Precondition`].

@@ -19,12 +19,12 @@ use super::versions::{VersionLocation, readable};
 use super::{Actor, Bucket, Tree};
 use crate::kv::ReadValue;
 
-/// What a copy keeps of its source besides the content.
+/// The headers that a copy keeps from its source besides the content.
 #[derive(Clone, Debug)]
 pub enum CopyHeaders {
     /// Headers and metadata (`x-amz-metadata-directive: COPY`).
     Keep,
-    /// Only the content; these instead.
+    /// Only the content, with these headers and metadata instead.
     Replace {
         /// The new headers.
         headers: SystemHeaders,
@@ -33,23 +33,23 @@ pub enum CopyHeaders {
     },
 }
 
-/// How to copy.
+/// The options of a copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
     /// Headers and metadata.
     pub headers: CopyHeaders,
     /// Storage class of the copy, if not the default.
     pub storage_class: Option<String>,
-    /// The checksum to be shown for the copy, if not the source's.
+    /// The checksum to return for the copy, if not the source's.
     pub checksum: Option<DisplayedChecksum>,
-    /// What must hold of the source.
+    /// Condition on the source.
     pub source: Condition,
-    /// Which version of the source, if not the current one.
+    /// Version of the source; the current one if `None`.
     pub source_name: Option<VersionName>,
-    /// The version that the source must still be, if the caller looked at one (so that what was
-    /// authorised is what is copied).
+    /// The required version of the source, if the caller examined one, so that the authorised
+    /// version is the copied one.
     pub source_version: Option<VersionId>,
-    /// What must hold of the target.
+    /// Condition on the target.
     pub target: Condition,
     /// The group that owns the copy.
     pub group: Option<GroupId>,
@@ -57,9 +57,9 @@ pub struct CopyOptions {
     pub mode: u32,
     /// Tags of the copy, if not the source's.
     pub tags: Option<BTreeMap<String, String>>,
-    /// How long the copy is kept, if not as its bucket says.
+    /// Retention of the copy, if not the default of its bucket.
     pub retention: Option<Retention>,
-    /// Whether the copy is kept until further notice.
+    /// Whether the copy has a legal hold.
     pub legal_hold: Option<bool>,
     /// The copy's access control list.
     pub acl: Option<ByteVec>,

@@ -1,8 +1,8 @@
 //! Deleting files and versions, one or a thousand.
 //!
-//! Without a version's name a delete takes the file away where the bucket keeps no versions; else
-//! it puts a delete marker on top (see [`super::versions`]). With one it takes that version away for
-//! good, if no retention or hold keeps it.
+//! A delete without a version's name depends on the bucket. If the bucket keeps no versions, the
+//! file is removed; otherwise a delete marker is put on top (see [`super::versions`]). A delete
+//! with a version's name removes that version permanently, unless a retention or hold protects it.
 
 use std::collections::BTreeMap;
 
@@ -19,21 +19,22 @@ use super::{Actor, Bucket, Tree};
 /// Deletes that share a batch.
 const DELETES_PER_BATCH: usize = 250;
 
-/// What is to be deleted.
+/// A key or version to delete.
 #[derive(Clone, Debug)]
 pub struct DeleteTarget {
     /// The key.
     pub key: ObjectKey,
-    /// The version, for good; without one whatever the bucket does with deletes.
+    /// The version to remove permanently. Without one, the bucket decides what a delete does.
     pub version: Option<VersionName>,
-    /// What must hold of the version, or of the current one.
+    /// Condition on the version, or on the current one.
     pub condition: Condition,
-    /// Only this very version, whatever has its name by now; another is left alone.
+    /// Restricts the delete to this version; another version that has the name by now is left
+    /// alone.
     pub only: Option<VersionId>,
 }
 
 impl DeleteTarget {
-    /// What a key holds, without conditions.
+    /// Deletes the content of a key, without conditions.
     #[must_use]
     pub fn key(key: ObjectKey) -> Self {
         Self {
@@ -45,10 +46,10 @@ impl DeleteTarget {
     }
 }
 
-/// What a delete did.
+/// The result of a delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOutcome {
-    /// The version that went for good, if one did.
+    /// The version that was permanently removed, if any.
     pub version: Option<VersionRecord>,
     /// The delete marker that hides the file now.
     pub marker: Option<VersionRecord>,
@@ -58,14 +59,15 @@ pub struct DeleteOutcome {
 type IndexedTarget<'a> = (usize, &'a DeleteTarget);
 
 impl Tree {
-    /// Deletes what `key` holds; that there is nothing is no error even under a condition, as S3
-    /// has it, but puts a delete marker where the bucket keeps versions and there is no condition.
+    /// Deletes the content of `key`. As in S3, a missing key is no error, even under a condition.
+    /// If the bucket keeps versions and there is no condition, the delete of a missing key puts a
+    /// delete marker.
     ///
     /// # Errors
-    /// `Precondition` when the condition does not hold for what is there; `Locked` when it is kept
-    /// (`bypass`: also governance yields); `Quota` for a delete marker that hides nothing readable and
-    /// does not fit; `Conflict` after too many lost races; `NoSuchBucket`;
-    /// what the engine says.
+    /// `Precondition` when the condition does not hold for the present version; `Locked` when the
+    /// version is protected (`bypass` also overrides governance mode); `Quota` for a delete marker
+    /// that hides nothing readable and does not fit; `Conflict` after too many lost races;
+    /// `NoSuchBucket`; errors of the engine.
     pub async fn delete(
         &self,
         actor: &Actor<'_>,
@@ -93,12 +95,13 @@ impl Tree {
         }
     }
 
-    /// Deletes many keys and versions of a bucket in few batches. The results stand in the order of
-    /// the list, each as of [`Tree::delete`]; what stands in it twice is found absent the second
-    /// time. A batch is there wholly or not at all, the list as a whole need not be.
+    /// Deletes many keys and versions of a bucket in few batches. The results have the order of the
+    /// list, each as of [`Tree::delete`]. An entry that occurs twice in the list is absent the
+    /// second time. A batch is applied completely or not at all; this does not hold for the list as
+    /// a whole.
     ///
     /// # Errors
-    /// `NoSuchBucket`; what the engine says. Earlier batches may have been applied.
+    /// `NoSuchBucket`; errors of the engine. Earlier batches may have been applied.
     pub async fn delete_many(
         &self,
         actor: &Actor<'_>,

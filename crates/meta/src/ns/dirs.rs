@@ -1,4 +1,4 @@
-//! Directories: making, removing, looking up, and what counts as empty.
+//! Directories: making, removing, looking up, and the definition of empty.
 
 use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey, VersionId};
 
@@ -21,14 +21,14 @@ const VISIBLE_NAMES_MAX: usize = 1000;
 /// Which directories go where nothing else is.
 #[derive(Clone, Copy)]
 pub(super) enum PrunePolicy<'s> {
-    /// Those that only slashes of keys made.
+    /// Directories that were made only by the slashes of keys.
     Implicit,
-    /// Also those that were made on request, and spaces with their limits. These scopes count what is in the
-    /// directory where it begins, whatever happens meanwhile.
+    /// Also directories that were made on request, and spaces with their limits. The given scopes
+    /// count the content of the directory where the purge begins, whatever happens meanwhile.
     All(&'s [CounterScope]),
 }
 
-/// How to make a directory.
+/// Options for making a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct DirOptions {
     /// The group that owns it.
@@ -40,11 +40,11 @@ pub struct DirOptions {
 }
 
 impl Tree {
-    /// The directory at `path`, whose every segment is a directory's name; `None` when there is
-    /// none or nothing in it lives and nobody asked for it.
+    /// The directory at `path`, whose every segment is a directory's name. `None` when it does not
+    /// exist, or when it is implicit and contains no live entry.
     ///
     /// # Errors
-    /// `NoSuchBucket`; what the engine says.
+    /// `NoSuchBucket`; errors of the engine.
     pub async fn find_dir(
         &self,
         bucket: &Bucket,
@@ -57,7 +57,7 @@ impl Tree {
         Ok(Some(chain.last().record.clone()))
     }
 
-    /// Makes a directory that stays when nothing is in it.
+    /// Makes a directory that stays when it becomes empty.
     ///
     /// # Errors
     /// `AlreadyExists` when a visible directory is there; `NotFound` when a directory above is
@@ -114,10 +114,10 @@ impl Tree {
         }
     }
 
-    /// Removes a directory in which nothing is.
+    /// Removes an empty directory.
     ///
     /// # Errors
-    /// `NotFound`; `NotEmpty` when something lives in it or older versions hang on it; `Conflict`.
+    /// `NotFound`; `NotEmpty` when it contains live entries or older versions; `Conflict`.
     pub async fn remove_dir(
         &self,
         actor: &Actor<'_>,
@@ -193,7 +193,7 @@ impl Tree {
     /// Whether there is anything below `dir` but directories.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub(super) async fn holds_names(&self, dir: EntryId) -> Result<bool, Error> {
         let kv = self.kv.snapshot();
         let budget = ListBudget {
@@ -216,7 +216,7 @@ impl Tree {
     /// nothing is in it. Finds out with few reads when something lives near the front.
     ///
     /// # Errors
-    /// `Conflict` when others change what is below for too long; what the engine says.
+    /// `Conflict` when others change what is below for too long; errors of the engine.
     pub(super) async fn purge_empty(
         &self,
         dir: EntryId,

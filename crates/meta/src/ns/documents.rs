@@ -1,19 +1,19 @@
 //! Documents and settings of buckets: policy, ACL, CORS rules, lifecycle and the like.
 //!
-//! A document is a record of its own ([`keys::document`]), because some are long and a bucket's
-//! entry is read and compared often. The entry says which documents there are and counts their
-//! changes, so that
+//! A document is a record of its own ([`keys::document`]), because some documents are long and a
+//! bucket's entry is read and compared often. The entry lists the kinds of documents of the bucket
+//! and counts their changes. This has three effects:
 //!
-//! - a bucket without documents costs nothing beyond its entry;
-//! - they are read once, together with the entry, and then stand with it in the cache of
-//!   directories ([`super::cache`]): [`Bucket::document`] reads nothing;
-//! - every change in a bucket requires the bucket's entry to be as it was read, so a change that was
-//!   decided by a document that has been replaced meanwhile is not made: it is tried again and decided anew
-//!   where the tree decides, and fails with [`ErrorKind::Conflict`]
-//!   at worst.
+//! - A bucket without documents costs nothing beyond its entry.
+//! - Documents are read once, together with the entry, and are then in the cache of directories
+//!   ([`super::cache`]). [`Bucket::document`] reads nothing.
+//! - Every change in a bucket requires the bucket's entry to be as it was read. A change that was
+//!   decided by a document that has been replaced meanwhile is therefore not made. If the tree made
+//!   the decision, it tries again with the new document. Otherwise the change fails with
+//!   [`ErrorKind::Conflict`].
 //!
-//! What a document means is for the layers above. [`BucketDocument::parsed`] keeps what they made of
-//! the bytes, for as long as the document stands in the cache.
+//! The layers above interpret the documents. [`BucketDocument::parsed`] keeps the parsed form for
+//! as long as the document is in the cache.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl BucketDocuments {
 
 /// One document.
 pub struct BucketDocument {
-    /// Minted when it was set, so no two documents have the same.
+    /// Minted when the document was set, so no two documents have the same.
     pub stamp: VersionId,
     /// When it was set.
     pub modified: Timestamp,
@@ -76,11 +76,11 @@ impl BucketDocument {
         }
     }
 
-    /// What `parse` makes of the bytes; done once for as long as the document is cached. Use one
-    /// type for one kind of document.
+    /// The document as parsed by `parse`, which is called once for as long as the document is
+    /// cached. Use one type for one kind of document.
     ///
     /// # Errors
-    /// Those of `parse`, which is tried again the next time.
+    /// Those of `parse`, which is called again the next time.
     pub fn parsed<T: Any + Send + Sync, E>(
         &self,
         parse: impl FnOnce(&[u8]) -> Result<T, E>,
@@ -115,8 +115,8 @@ impl PartialEq for BucketDocument {
 impl Eq for BucketDocument {}
 
 impl Bucket {
-    /// A document of the bucket, if it has one of that kind. Reads nothing: it came with the
-    /// bucket.
+    /// A document of the bucket, if it has one of that kind. Reads nothing, since it was read with
+    /// the bucket.
     #[must_use]
     pub fn document(&self, kind: DocumentKind) -> Option<&BucketDocument> {
         self.documents.as_ref()?.0.get(&kind)
@@ -129,11 +129,11 @@ impl Bucket {
     }
 }
 
-/// A change of a bucket's settings and documents while it is put together.
+/// A change of a bucket's settings and documents in preparation.
 #[derive(Debug)]
 pub struct BucketChange<'a> {
-    /// The settings; [`BucketSettings::documents`] and [`BucketSettings::revision`] follow by
-    /// themselves.
+    /// The settings; [`BucketSettings::documents`] and [`BucketSettings::revision`] are set
+    /// automatically.
     pub settings: &'a mut BucketSettings,
     bucket: &'a Bucket,
     changes: BTreeMap<DocumentKind, Option<Bytes>>,
@@ -146,12 +146,12 @@ impl BucketChange<'_> {
         self.bucket.document(kind)
     }
 
-    /// Sets a document, in place of the one that is there.
+    /// Sets a document, replacing an earlier one.
     pub fn put(&mut self, kind: DocumentKind, content: Bytes) {
         self.changes.insert(kind, Some(content));
     }
 
-    /// Removes a document; that there is none is no error.
+    /// Removes a document; an absent one is no error.
     pub fn remove(&mut self, kind: DocumentKind) {
         self.changes.insert(kind, None);
     }
@@ -159,12 +159,12 @@ impl BucketChange<'_> {
 
 impl Tree {
     /// Changes settings and documents of a bucket in one batch, which requires the very bucket to
-    /// be there. `change` is called with what is there, again after a lost race; its refusal is the
-    /// answer. Nothing is written when it changes nothing.
+    /// be there. `change` is called with the present ones, and again after a lost race. An error of
+    /// `change` is returned. Nothing is written when `change` changes nothing.
     ///
     /// # Errors
-    /// What `change` says; `NoSuchBucket`; `TooLarge` for a document of more than
-    /// [`DOCUMENT_BYTES_MAX`]; `Conflict`; what the engine says.
+    /// Those of `change`; `NoSuchBucket`; `TooLarge` for a document of more than
+    /// [`DOCUMENT_BYTES_MAX`]; `Conflict`; errors of the engine.
     pub async fn configure_bucket(
         &self,
         actor: &Actor<'_>,

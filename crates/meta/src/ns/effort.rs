@@ -1,12 +1,12 @@
-//! How much a listing looks at.
+//! Limits of the names that a listing examines.
 //!
-//! A page of a listing passes over names that it does not show: delete markers, and directories in which
-//! nothing lives. Their number has no bound, so the effort of one page has: then the page ends early and
-//! says where the next one goes on.
+//! A page of a listing skips names that it does not show: delete markers, and directories without
+//! live entries. Their number is unlimited, so the effort of one page is limited. At the limit the
+//! page ends early and says where the next one continues.
 
 use dewar_types::Error;
 
-/// Most names that a page looks at unless somebody says otherwise.
+/// Default for the maximum number of names that a page examines.
 pub const LIST_NAMES_MAX: usize = 10_000;
 
 /// Names that a page may look at without showing them before it counts as expensive.
@@ -15,18 +15,19 @@ const CHEAP: usize = 2_000;
 /// After so many names other tasks get their turn.
 const YIELD_EVERY: usize = 256;
 
-/// What a page of a listing may cost.
+/// Limits of the effort for a page of a listing.
 #[derive(Clone, Copy)]
 pub struct ListBudget<'a> {
-    /// Most names that the page looks at, whether it shows them or not; at least one is looked at.
+    /// Maximum number of names that the page examines, whether it shows them or not; at least one
+    /// is examined.
     pub names_max: usize,
-    /// Is asked once, when the page has passed over more than 2,000 names.
+    /// Asked once, when the page has skipped more than 2,000 names.
     pub gate: Option<&'a dyn ListGate>,
 }
 
-/// Lets expensive listings go on, or not.
+/// Decides whether expensive listings may continue.
 pub trait ListGate: Send + Sync {
-    /// The listing turns out to be expensive.
+    /// Called when the listing turns out to be expensive.
     ///
     /// # Errors
     /// The listing ends with this error.

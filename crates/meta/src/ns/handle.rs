@@ -1,4 +1,4 @@
-//! Who asks, and which tenant and bucket is meant.
+//! The actor, the tenant and the bucket of a request.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use dewar_types::{BucketName, EntryId, Error, ErrorKind, TenantId, TenantName, U
 use super::documents::BucketDocuments;
 use super::record::DirRecord;
 
-/// Who makes a change: goes to the change log and owns what is made.
+/// The originator of a change. The change log names it, and it owns the entries that are made.
 #[derive(Clone, Copy, Debug)]
 pub struct Actor<'a> {
     /// Owner of new entries.
@@ -43,8 +43,8 @@ impl Tenant {
 }
 
 /// A bucket as it was when it was looked up. Changes through it fail with
-/// [`ErrorKind::NoSuchBucket`] once that very bucket is gone, even if another has its name, so what
-/// was authorised is what is changed.
+/// [`ErrorKind::NoSuchBucket`] after this bucket was removed, even if another one has its name. The
+/// changed bucket is therefore always the authorised one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
     /// The tenant that owns it.

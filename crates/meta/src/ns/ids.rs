@@ -1,11 +1,12 @@
 //! Ids that are never given twice (RECORDS.md section 2).
 //!
-//! Numbers come from ranges that are reserved durably before the first of them is used; an opening
-//! begins a new range, so what an earlier run had left of its own is never used. Version ids carry
-//! a hybrid logical clock as well. Its bound is reserved in the same way: a run begins above every
-//! clock value that an earlier run may have given, even when the wall clock was set back between.
+//! Numbers come from ranges that are reserved durably before the first of them is used. An opening
+//! begins a new range, so the unused rest of an earlier range is never used. Version ids also carry
+//! a hybrid logical clock, whose bound is reserved in the same way. A run begins above every clock
+//! value that an earlier run may have given, even when the wall clock was set back in between.
 //!
-//! Cancellation: a caller that goes away during a reservation may lose the range, never share it.
+//! Cancellation: a caller that is dropped during a reservation may lose the range, but never shares
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,14 +39,14 @@ const GAP: u64 = 1 << 40;
 const LINEAGE: u8 = b'l';
 const LOST: u8 = b'x';
 
-/// The key under which a catalog keeps which lineage of the journal it belongs to, in 16 bytes,
-/// big-endian ([`Ids::begin_lineage`]).
+/// Key of the lineage of the journal that a catalog belongs to, in 16 bytes, big-endian
+/// ([`Ids::begin_lineage`]).
 #[must_use]
 pub fn lineage_key() -> Bytes {
     keys::ids(LINEAGE)
 }
 
-/// What a range of numbers is for; the value is part of the key.
+/// The use of a range of numbers; the value is part of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
     /// Entries: files, directories, tenants' roots.
@@ -96,7 +97,7 @@ pub struct Ids {
     env: Env,
     zone: Zone,
     state: Mutex<State>,
-    /// Held while reserving, so that a crowd reserves once.
+    /// Held while reserving, so that many callers reserve once.
     reserving: tokio::sync::Mutex<()>,
 }
 
@@ -131,7 +132,8 @@ impl Ids {
         Ok(BlobId::new(self.zone, number))
     }
 
-    /// No blob that gets its id from now on has one below this. Nothing is given or reserved.
+    /// Lower bound of the ids of all blobs that get their id from now on. Nothing is given or
+    /// reserved.
     #[must_use]
     pub fn next_blob(&self) -> BlobId {
         BlobId::new(self.zone, self.state.lock().blob.next)
@@ -158,8 +160,8 @@ impl Ids {
         }
     }
 
-    /// An id for a version or change, also above `floor`, which another zone or gateway may have
-    /// given with a clock that is ahead.
+    /// An id for a version or change, also above `floor`. Another zone or gateway may have given
+    /// `floor` with a clock that is ahead.
     ///
     /// # Errors
     /// When a range cannot be reserved.
@@ -188,7 +190,7 @@ impl Ids {
     /// The first number (for [`IdKind::Clock`]: clock value) that is not reserved.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn reserved(&self, kind: IdKind) -> Result<u64, Error> {
         let key = kind.key();
         match self.kv.get(&key).await?.value {
@@ -197,8 +199,8 @@ impl Ids {
         }
     }
 
-    /// Makes sure that no number (for [`IdKind::Clock`]: clock value) below `floor` is given from
-    /// now on: after a restore or rebuild that found ids above what is reserved.
+    /// Ensures that no number (for [`IdKind::Clock`]: clock value) below `floor` is given from now
+    /// on. Used after a restore or rebuild that found ids above the reserved ones.
     ///
     /// # Errors
     /// When it cannot be made durable.
@@ -215,13 +217,14 @@ impl Ids {
         Ok(())
     }
 
-    /// Notes in which lineage of the journal the catalog is. When it is another one than before, or
-    /// `lost` says so of the first, a loss was accepted: from then on ids are given above every number
-    /// that is reserved or `found` in blobs, with a gap for what is away or lost. Call it before any id
-    /// is given. Whether a loss was dealt with.
+    /// Records the lineage of the journal that the catalog is in. Returns whether a loss was
+    /// handled. A loss was accepted when the lineage differs from the one before, or when `lost`
+    /// says so of the first. From then on, ids are given above every number that is reserved or
+    /// `found` in blobs. A gap is left for ids that are absent or lost. Call it before any id is
+    /// given.
     ///
     /// # Errors
-    /// When it cannot be made durable; it is done by the next opening then.
+    /// When the record cannot be made durable; the next opening then repeats it.
     pub async fn begin_lineage<F>(
         &self,
         lineage: u128,
@@ -273,7 +276,8 @@ impl Ids {
     }
 
     /// Ranges of blob numbers, each from its first up to but without its last, whose records a loss
-    /// may have taken: what bears such a number and has no name may be all that is left of an object.
+    /// may have removed. A blob with such a number and without a name may be all that is left of an
+    /// object.
     ///
     /// # Errors
     /// Those of the engine.

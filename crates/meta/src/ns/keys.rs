@@ -16,9 +16,9 @@
 //! | `d` | segment (8), offset (4) | a dead slot: its length, 4 bytes |
 //! | `x` | time (8), blob (8) | a blob to be freed: its names are gone |
 //! | `q` | blob (8) | repair queue, the data layer's |
-//! | `R` | | set while it is not decided what becomes of blobs that a rebuilt catalog does not name; the store's |
-//! | `D` | disk (16), what (1) | what was decided about a disk, and how far its scrub is; the store's |
-//! | `w` | what (1) | how far background work is; the store's |
+//! | `R` | | set while the fate of blobs that a rebuilt catalog does not name is undecided; the store's |
+//! | `D` | disk (16), kind (1) | decisions about a disk, and the progress of its scrub; the store's |
+//! | `w` | kind (1) | progress of background work; the store's |
 //! | `c` | kind (1), id (8) | counters, `i64` |
 //! | `Q` | kind of counter of bytes (1), id (8) | `QuotaRecord` |
 //! | `i` | kind (1) | first number not yet reserved, 8 bytes |
@@ -165,7 +165,7 @@ pub fn entries(parent: EntryId) -> KeyRange {
     KeyRange::prefix(build(&[&[ENTRY], &parent.0.to_be_bytes()]))
 }
 
-/// Where in a directory entries from `name` on begin; `name` is bytes of a path that may end in
+/// Key of the first entry in a directory from `name` on. `name` is bytes of a path; it may end in
 /// the `/` of a directory or in the middle of a character.
 #[must_use]
 pub fn entries_from(parent: EntryId, name: &[u8]) -> Bytes {
@@ -339,7 +339,7 @@ pub fn uploads(bucket: EntryId) -> KeyRange {
     KeyRange::prefix(uploads_prefix(bucket, b""))
 }
 
-/// What the keys of all uploads to object keys that begin with `prefix` begin with.
+/// Common prefix of the keys of all uploads to object keys that begin with `prefix`.
 #[must_use]
 pub fn uploads_prefix(bucket: EntryId, prefix: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(32 + prefix.len());
@@ -397,7 +397,7 @@ pub fn parse_part(key: &[u8]) -> Result<(UploadId, u16), Error> {
     }
 }
 
-/// What is known of a catalog that was rebuilt or restored and is not settled yet.
+/// Key of the open facts about a catalog that was rebuilt or restored.
 #[must_use]
 pub fn rebuilt() -> Bytes {
     build(&[&[REBUILT]])
@@ -463,7 +463,7 @@ pub fn parse_dead(key: &[u8]) -> Result<(BlobId, u32), Error> {
     Ok((BlobId(segment), u32::from_be_bytes(offset)))
 }
 
-/// The quota of what a counter counts.
+/// Key of the quota for the scope of a counter.
 #[must_use]
 pub fn quota(scope: CounterScope) -> Bytes {
     let counter = Counter::Bytes(scope).key();
@@ -476,7 +476,7 @@ pub fn quotas() -> KeyRange {
     KeyRange::prefix(Bytes::from_static(&[QUOTA]))
 }
 
-/// What a quota's key limits.
+/// The scope that the key of a quota limits.
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] when it is no such key.
@@ -517,7 +517,7 @@ pub fn repair(blob: BlobId) -> Bytes {
     build(&[&[REPAIR], &blob.0.to_be_bytes()])
 }
 
-/// All that waits for repair, from a blob on.
+/// Range of all blobs that wait for repair, from a blob on.
 #[must_use]
 pub fn repairs(from: BlobId) -> KeyRange {
     KeyRange {
@@ -545,7 +545,7 @@ pub fn encodings(table: u8, from: BlobId) -> KeyRange {
     }
 }
 
-/// What the store keeps about a disk; `what` tells the records of one disk apart.
+/// Key of a record that the store keeps about a disk. The number `what` distinguishes its records.
 #[must_use]
 pub fn disk(disk: DiskId, what: u8) -> Bytes {
     build(&[&[DISK], &disk.0.to_be_bytes(), &[what]])
@@ -619,19 +619,19 @@ pub fn all_users() -> KeyRange {
     KeyRange::prefix(Bytes::from_static(&[USER]))
 }
 
-/// A group, role or policy of a tenant by name; `kind` tells them apart.
+/// Key of a group, role or policy of a tenant by name; `kind` distinguishes the three.
 #[must_use]
 pub fn identity(kind: u8, tenant: TenantId, name: &str) -> Bytes {
     build(&[&[IDENTITY, kind], &tenant.0.to_be_bytes(), name.as_bytes()])
 }
 
-/// All of a kind whose names begin so.
+/// Range of the keys of a kind whose names begin with `prefix`.
 #[must_use]
 pub fn identities(kind: u8, tenant: TenantId, prefix: &str) -> KeyRange {
     KeyRange::prefix(identity(kind, tenant, prefix))
 }
 
-/// A user by something that no two users of the deployment share.
+/// Key of a user by an attribute that no two users of the deployment share.
 #[must_use]
 pub fn user_by(kind: u8, value: &[u8]) -> Bytes {
     build(&[&[IDENTITY, kind], value])

@@ -1,9 +1,9 @@
-//! Listing in S3's order: whole keys by their bytes, keys with a common beginning rolled up.
+//! Listing in S3's order: whole keys by their bytes, keys with a common prefix rolled up.
 //!
-//! One page is read from one snapshot and costs about what it returns: the walk begins in the
-//! middle of the right directories, and what is rolled up is skipped by seeking past it. Names that are
-//! not shown cost a look each: delete markers, and directories in which nothing lives any more. A page
-//! looks at so many at most ([`super::effort`]).
+//! One page is read from one snapshot, and its cost is about proportional to its result. The walk
+//! begins in the middle of the right directories, and rolled-up keys are skipped by seeking past
+//! them. Names that are not shown cost one read each: delete markers, and directories without live
+//! entries. The number of names that a page examines is limited ([`super::effort`]).
 
 use dewar_types::{Error, ErrorKind};
 
@@ -15,20 +15,20 @@ use super::{Bucket, Tree, keys};
 /// Most items of one page.
 pub const LIST_MAX: usize = 10_000;
 
-/// Which keys are wanted.
+/// A query for the keys of a bucket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListQuery<'a> {
     /// Only keys that begin so.
     pub prefix: &'a str,
-    /// Keys that have this behind the prefix are rolled up to it; any string. Empty is none.
+    /// Keys that contain this string after the prefix are rolled up to it. Empty means none.
     pub delimiter: Option<&'a str>,
     /// Only keys above this one, and only rolled-up prefixes that are above it themselves: the
-    /// [`Listing::next`] of the page before, or any string.
+    /// [`Listing::next`] of the previous page, or any string.
     pub after: Option<&'a str>,
     /// At most this many items ([`LIST_MAX`] at most).
     pub max: usize,
-    /// Whether directories made on request count as something that lives, so that an empty one
-    /// shows as a prefix.
+    /// Whether directories made on request count as live, so that an empty one is listed as a
+    /// prefix.
     pub explicit_dirs: bool,
 }
 
@@ -67,7 +67,7 @@ impl Listed {
 pub struct Listing {
     /// In byte order of [`Listed::name`].
     pub items: Vec<Listed>,
-    /// Where the next page begins ([`ListQuery::after`]), if there is one.
+    /// Start of the next page ([`ListQuery::after`]), if there is one.
     pub next: Option<String>,
 }
 
@@ -127,9 +127,9 @@ pub(super) enum SubtreeListing {
 pub(super) struct ListProgress {
     /// All names up to this one have been dealt with.
     cut: Option<String>,
-    /// A rolled-up prefix some of whose names have been passed over; the ones after them may live.
+    /// A rolled-up prefix of which some names have been skipped; later ones may be live.
     unclear: Option<String>,
-    /// A directory that was entered last. A key that is the same, slash included, may come next.
+    /// The directory that was entered last. The next key may be the same, slash included.
     entered: Option<String>,
 }
 
@@ -188,7 +188,7 @@ impl Tree {
     /// A page of a bucket's keys, with the usual budget.
     ///
     /// # Errors
-    /// `NoSuchBucket`; what the engine says.
+    /// `NoSuchBucket`; errors of the engine.
     pub async fn list(&self, bucket: &Bucket, query: ListQuery<'_>) -> Result<Listing, Error> {
         self.list_within(bucket, query, ListBudget::default()).await
     }
@@ -199,7 +199,7 @@ impl Tree {
     /// as if something did.
     ///
     /// # Errors
-    /// `NoSuchBucket`; the refusal of the budget; what the engine says.
+    /// `NoSuchBucket`; the refusal of the budget; errors of the engine.
     pub async fn list_within(
         &self,
         bucket: &Bucket,

@@ -12,18 +12,18 @@ use super::walk::{Liveness, Walk, WalkStep, has_live};
 use super::{Bucket, Tree, keys};
 use crate::kv::{KvRead, Scan};
 
-/// Which versions are wanted.
+/// A query for the versions of a bucket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VersionQuery<'a> {
     /// Only keys that begin so.
     pub prefix: &'a str,
-    /// Keys that have this behind the prefix are rolled up to it; any string. Empty is none.
+    /// Keys that contain this string after the prefix are rolled up to it. Empty means none.
     pub delimiter: Option<&'a str>,
-    /// Only keys above this one, and only rolled-up prefixes that are above it themselves; with
-    /// [`VersionQuery::after_version`] also the versions of this very key that are older than that
+    /// Only keys above this one, and only rolled-up prefixes that are above it themselves. With
+    /// [`VersionQuery::after_version`], also the versions of this very key that are older than that
     /// one.
     pub after: Option<&'a str>,
-    /// See [`VersionQuery::after`]. It need not exist any more, unless it is `null`.
+    /// See [`VersionQuery::after`]. The version need not exist any more, unless it is `null`.
     pub after_version: Option<VersionName>,
     /// At most this many items ([`LIST_MAX`] at most).
     pub max: usize,
@@ -50,8 +50,8 @@ pub enum ListedVersion {
 pub struct VersionListing {
     /// In byte order of keys and prefixes, the versions of a key newest first.
     pub items: Vec<ListedVersion>,
-    /// Where the next page begins, if there is one: key or prefix, and the version (by its id, also
-    /// where its name is `null`).
+    /// Start of the next page, if there is one: key or prefix, and the version. The version is
+    /// given by its id, even if its name is `null`.
     pub next: Option<(String, Option<VersionId>)>,
 }
 
@@ -59,7 +59,7 @@ impl Tree {
     /// A page of a bucket's versions and delete markers, with the usual budget.
     ///
     /// # Errors
-    /// `NoSuchBucket`; what the engine says.
+    /// `NoSuchBucket`; errors of the engine.
     pub async fn list_versions(
         &self,
         bucket: &Bucket,
@@ -73,7 +73,7 @@ impl Tree {
     /// [`Tree::list_within`]. Only directories without any version are looked at and not shown.
     ///
     /// # Errors
-    /// `NoSuchBucket`; the refusal of the budget; what the engine says.
+    /// `NoSuchBucket`; the refusal of the budget; errors of the engine.
     pub async fn list_versions_within(
         &self,
         bucket: &Bucket,

@@ -13,33 +13,36 @@
 //! ```
 //!
 //! # How a change works
-//! Every change reads what it needs, puts one batch together ([`stage`]) whose preconditions say
-//! that all of it is still so, and commits it. What lost a race is read again ([`turn`]). Because
-//! the preconditions cover every directory from the bucket down, the entry itself, the source of a
-//! copy and the touched reference counts, changes are as if one came after the other.
+//! Every change reads the records that it needs and makes one batch ([`batch_builder`]). The
+//! preconditions of the batch require that these records are unchanged. After a lost race, the
+//! records are read again ([`retry`]). The preconditions cover every directory from the bucket
+//! down, the entry itself, the source of a copy and the touched reference counts. Changes are
+//! therefore serializable.
 //!
 //! - **Paths** are resolved through a cache of directories ([`cache`]), so a put of `a/b/c/d` in
 //!   known directories reads the entry and nothing else.
-//! - **Versions** ([`versions`]): the current one stands in the file's record, older ones in a range of
-//!   their own. Names without history cost nothing for it.
+//! - **Versions** ([`versions`]): the current one is in the file's record, older ones are in a
+//!   range of their own. Names without history have no extra cost.
 //! - **References.** A blob or slot has one reference per extent that names it, in versions and in
-//!   parts. None is recorded for exactly one. When the last goes, the batch that takes it queues
+//!   parts. No count is recorded for exactly one. The batch that removes the last reference queues
 //!   the blob ([`Tree::unnamed_blobs`]) or marks the slot dead.
-//! - **Implicit directories** come with the first key below them and are invisible when nothing
-//!   lives in them. What takes something out leaves a hint for [`Tree::reclaim_empty_dirs`].
-//! - **Counters** of tenant, bucket, spaces on the path, owner and group ride in the batch, and what
-//!   limits them ([`quota`]) is judged with it. [`charge`] says what counts.
+//! - **Implicit directories** are made with the first key below them and are invisible when they
+//!   contain no live entry. A change that removes an entry leaves a hint for
+//!   [`Tree::reclaim_empty_dirs`].
+//! - **Counters** of tenant, bucket, spaces on the path, owner and group are changed in the same
+//!   batch, and their limits ([`quota`]) are checked with it. [`charge`] defines the amounts.
 //! - **Documents of buckets** (policy, CORS and the like) are read with the bucket and cached with
 //!   it ([`Bucket::document`], [`Tree::configure_bucket`]).
 //! - **The change log** has one record per change of an entry ([`record::ChangeRecord`]).
 //!
 //! # Crashes and cancellation
-//! One batch per verb: it is there wholly or not at all. After an error of the engine, or when a
-//! future is dropped, it is open which; repeating is harmless. Ids that were minted and not used
-//! are lost, never given again ([`Ids`]). [`Tree::delete_many`] and the removal of what is empty
-//! take several batches, each complete in itself.
+//! A verb is one batch, which is applied completely or not at all. After an error of the engine, or
+//! when a future is dropped, the batch may or may not have been applied; repeating the verb is
+//! harmless. Ids that were minted and not used are lost and never given again ([`Ids`]).
+//! [`Tree::delete_many`] and the removal of empty directories take several batches, each complete
+//! in itself.
 //!
-//! # What is deliberately absent
+//! # Limits
 //! Symlinks are stored but nothing makes them.
 
 #![allow(
@@ -125,8 +128,8 @@ use crate::kv::{Kv, ReadValue, Seq};
 /// Directories remembered.
 const DIRS_CACHED: usize = 65_536;
 
-/// Memory that they take at most with documents of buckets unless set otherwise, in bytes. A directory
-/// without documents takes about 600.
+/// Default for the memory of the cache of directories with documents of buckets, in bytes. A
+/// directory without documents takes about 600.
 pub const DIRS_CACHED_BYTES_DEFAULT: usize = 64 << 20;
 
 /// The tree; cheap to clone, clones share everything.
@@ -140,7 +143,7 @@ pub struct Tree {
     quotas: Arc<quota::Quotas>,
 }
 
-/// A file, and what must stay so for a change that depends on it.
+/// A file, and the records that must stay unchanged for a change that depends on it.
 #[derive(Clone, Debug)]
 pub struct FileLookup {
     /// Its record.
@@ -155,7 +158,7 @@ impl Tree {
     /// The tree in `kv`, minting ids for `zone`. Makes the default tenant if there is none.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn open(kv: Arc<dyn Kv>, env: Env, zone: Zone) -> Result<Self, Error> {
         let ids = Arc::new(Ids::new(Arc::clone(&kv), env.clone(), zone));
         let quotas = Arc::new(quota::Quotas::load(&*kv).await?);
@@ -182,7 +185,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Sets how much memory directories that are remembered may take with documents of buckets, in bytes.
+    /// Limits the memory of the cache of directories with documents of buckets, in bytes.
     pub fn set_cached_bytes_max(&self, bytes: usize) {
         self.cache.set_bytes_max(bytes);
     }
@@ -193,7 +196,7 @@ impl Tree {
         self.cache.memory_bytes()
     }
 
-    /// Where ids come from.
+    /// The source of ids.
     #[must_use]
     pub fn ids(&self) -> &Arc<Ids> {
         &self.ids
@@ -208,7 +211,7 @@ impl Tree {
     /// The file that `key` holds.
     ///
     /// # Errors
-    /// `NoSuchBucket`; what the engine says.
+    /// `NoSuchBucket`; errors of the engine.
     pub async fn lookup(
         &self,
         bucket: &Bucket,
@@ -226,7 +229,7 @@ impl Tree {
     /// The extents of a version's `copy`-th copy, in order.
     ///
     /// # Errors
-    /// `NotFound` when the version is gone or has no such copy; what the engine says.
+    /// `NotFound` when the version is gone or has no such copy; errors of the engine.
     pub async fn extents<'v>(
         &self,
         version: &'v VersionRecord,
@@ -248,7 +251,7 @@ impl Tree {
     /// in parts or is gone.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn part_runs(&self, version: &VersionRecord) -> Result<Option<Vec<PartRun>>, Error> {
         let Some(parts) = &version.parts else {
             return Ok(None);
@@ -266,7 +269,7 @@ impl Tree {
     /// The checksums of a version's parts; empty when it has none over its parts or is gone.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn part_digests(&self, version: &VersionRecord) -> Result<Vec<ByteVec>, Error> {
         let Some(parts) = &version.parts else {
             return Ok(Vec::new());
@@ -315,7 +318,7 @@ impl Tree {
     /// Change-log records after `after`, in commit order, of at most `limit` batches.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn changes(
         &self,
         after: Seq,

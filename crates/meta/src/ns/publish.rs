@@ -1,4 +1,4 @@
-//! Making a version the current one of a name: see [`super::versions`] for what becomes of the others.
+//! Making a version the current one of a name. See [`super::versions`] for the other versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +21,8 @@ use super::versions::Name;
 use super::{Actor, Bucket, Tree, keys};
 use crate::kv::InlineData;
 
-/// A content that was written and is to get a name. All blobs and slots in `copies` must be new:
-/// nothing else names them yet, but for those of the version that it [revises](NewVersion::revises).
+/// Written content that is to get a name. All blobs and slots in `copies` must be new: nothing else
+/// names them yet, except the version that it [revises](NewVersion::revises).
 #[derive(Clone, Debug)]
 pub struct NewVersion {
     /// Its id, if it was minted before the bytes were written ([`super::Ids::version`]).
@@ -37,7 +37,7 @@ pub struct NewVersion {
     pub headers: SystemHeaders,
     /// User metadata.
     pub metadata: BTreeMap<String, String>,
-    /// Where the bytes are.
+    /// Places of the bytes.
     pub copies: Vec<ContentCopy>,
     /// When it was written, if not now.
     pub modified: Option<Timestamp>,
@@ -61,8 +61,8 @@ pub struct NewVersion {
     pub legal_hold: Option<bool>,
     /// The access control list.
     pub acl: Option<ByteVec>,
-    /// The version that it was made from and shares content with, and where that content was: it must
-    /// still be the current one, and there.
+    /// The version that it was made from and shares content with, and the places of that content.
+    /// That version must still be the current one, with its content at these places.
     pub revises: Option<(VersionId, Vec<ContentCopy>)>,
 }
 
@@ -98,7 +98,7 @@ impl NewVersion {
     }
 }
 
-/// What the data layer wants in the same batch.
+/// Changes that the data layer adds to the same batch.
 #[derive(Clone, Debug, Default)]
 pub struct DataChanges {
     /// Its records, such as [`DataChanges::blob`]'s.
@@ -130,7 +130,7 @@ pub struct Published {
     pub entry: EntryId,
     /// The version, as it is stored.
     pub version: VersionRecord,
-    /// The version whose place it took, if the name held one; the bucket may have kept it.
+    /// The version that it replaced, if the name had one; the bucket may have kept it.
     pub replaced: Option<VersionRecord>,
 }
 
@@ -146,15 +146,15 @@ pub(super) struct NewFile {
 }
 
 impl Tree {
-    /// Gives a content its name: one batch makes missing directories, replaces what the name held,
-    /// releases that, counts, and appends to the change log. Lost races are retried, the condition
-    /// judged anew each time.
+    /// Gives a content its name. One batch makes missing directories, replaces and releases the
+    /// content that the name held, updates the counters and appends to the change log. Lost races
+    /// are retried, and the condition is checked again each time.
     ///
     /// # Errors
     /// `Precondition` or `NotFound` when the condition does not hold; `Conflict` after too many
-    /// lost races, or when the version that it revises was replaced; `NoSuchBucket`; what the
-    /// engine says. After an error from the engine, or when
-    /// the future is dropped, it is open whether the version was published.
+    /// lost races, or when the version that it revises was replaced; `NoSuchBucket`; errors of the
+    /// engine. After an error of the engine, or when the future is dropped, the version may or may
+    /// not have been published.
     pub async fn publish(
         &self,
         actor: &Actor<'_>,

@@ -1,11 +1,11 @@
-//! Quotas: how much a tenant, a user, a bucket or a space may hold.
+//! Quotas: limits of the content of a tenant, a user, a bucket or a space.
 //!
-//! They are judged where batches are put in order, against the counters that ride in the same
-//! batches, so they are exact however many write at once, and after a crash. Only what puts content
-//! somewhere keeps to them: what frees, repairs or rebuilds is never refused.
+//! They are checked when batches are put in order, against counters that are changed in the same
+//! batches. They are therefore exact, however many clients write at once, and after a crash. They
+//! limit only changes that add content. Changes that free, repair or rebuild are never refused.
 //!
-//! The limits of a space stand in its mark and move with the directory; the others are few, and are
-//! kept in memory. A change counts for batches that are put together after it.
+//! The limits of a space are in its mark and move with the directory. The others are few and are
+//! kept in memory. A new limit applies to batches that are made after it.
 
 use std::collections::BTreeMap;
 
@@ -23,13 +23,14 @@ use crate::kv::{Kv, Scan};
 /// Quotas read at once.
 const PAGE: usize = 1000;
 
-/// Limits of what a scope may hold. The soft ones are told and hinder nobody.
+/// Limits of the content of a scope. The soft limits are only reported and refuse nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Most bytes: of all versions, of parts of uploads in progress, and of metadata beyond what is free.
+    /// Maximum bytes: of all versions, of parts of uploads in progress, and of metadata beyond the
+    /// free amount.
     pub max_bytes: Option<u64>,
-    /// Most objects: versions, delete markers, uploads in progress and directories that were made on
-    /// request.
+    /// Maximum objects: versions, delete markers, uploads in progress and directories that were
+    /// made on request.
     pub max_objects: Option<u64>,
     /// Bytes from which on it is said that there are many.
     pub soft_bytes: Option<u64>,
@@ -61,7 +62,7 @@ impl Quota {
         }
     }
 
-    /// Whether so much more fits beside what is there.
+    /// Whether this many more objects and bytes fit in addition to the present usage.
     #[must_use]
     pub fn fits(&self, usage: Usage, objects: u64, bytes: u64) -> bool {
         let fits = |max: Option<u64>, used: u64, more: u64| {
@@ -70,7 +71,7 @@ impl Quota {
         fits(self.max_objects, usage.objects, objects) && fits(self.max_bytes, usage.bytes, bytes)
     }
 
-    /// Whether more is there than the soft limits say.
+    /// Whether the usage exceeds the soft limits.
     #[must_use]
     pub fn is_soft_exceeded(&self, usage: Usage) -> bool {
         let over = |soft: Option<u64>, used: u64| soft.is_some_and(|soft| used > soft);
@@ -81,11 +82,11 @@ impl Quota {
 /// A quota as it is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetQuota {
-    /// Of what.
+    /// Scope of the limits.
     pub scope: CounterScope,
     /// Its limits; those of a space are in its mark.
     pub quota: Quota,
-    /// Where a space was when its limits were set: bucket and path. It may have been moved since.
+    /// Bucket and path of a space when its limits were set. It may have been moved since.
     pub place: Option<(EntryId, ObjectKey)>,
 }
 
@@ -101,7 +102,7 @@ pub(super) struct Quotas {
 
 impl Quotas {
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub(super) async fn load(kv: &dyn Kv) -> Result<Self, Error> {
         let all = all(kv).await?.into_iter();
         let by_scope = all.map(|set| (set.scope, set.quota)).collect();
@@ -181,16 +182,16 @@ impl Tree {
     /// All quotas that are set, spaces by the place that they had then and without their limits.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn all_quotas(&self) -> Result<Vec<SetQuota>, Error> {
         all(&*self.kv).await
     }
 
-    /// Limits a tenant, a user or a bucket; an empty quota takes the limits away. What is there
-    /// already stays, however much it is.
+    /// Limits a tenant, a user or a bucket; an empty quota removes the limits. Existing content
+    /// stays, however large it is.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn limit(&self, scope: CounterScope, quota: Quota) -> Result<(), Error> {
         let _one = self.quotas.changing.lock().await;
         let mut stage = BatchBuilder::new(self);
@@ -211,10 +212,10 @@ impl Tree {
         Ok(())
     }
 
-    /// The limits of the space at a path and its id; `None` where the directory is no space.
+    /// The limits of the space at a path and its id; `None` when the directory is no space.
     ///
     /// # Errors
-    /// `NotFound` when there is no such directory; what the engine says.
+    /// `NotFound` when there is no such directory; errors of the engine.
     pub async fn space(
         &self,
         bucket: &Bucket,
@@ -228,12 +229,12 @@ impl Tree {
         Ok(mark.map(|mark| (chain.last_id(), Quota::of_mark(mark))))
     }
 
-    /// Whether an object of this size fits under its name, beside what is there and in place of what
-    /// the name holds. It may be otherwise when it is published: this is to refuse early what would
-    /// be refused late.
+    /// Checks whether an object of this size fits under its name, in addition to the present
+    /// content and in place of the name's content. The result may differ when the object is
+    /// published; this check only refuses early.
     ///
     /// # Errors
-    /// `Quota`, with what is limited and how full it is; what the engine says.
+    /// `Quota`, with the limited scope and its usage; errors of the engine.
     pub async fn check_room(
         &self,
         bucket: &Bucket,
@@ -262,7 +263,7 @@ impl Tree {
         self.check_fit(&scopes, &target.chain, more, 0).await
     }
 
-    /// The same for a part of an upload, in place of the part that has its number.
+    /// The same for a part of an upload, in place of the part with the same number.
     ///
     /// # Errors
     /// As [`Tree::check_room`]; `NoSuchUpload`.
@@ -325,7 +326,7 @@ impl Tree {
     /// The limits of the innermost limited space that a path is in, or is.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn innermost_space(
         &self,
         bucket: &Bucket,
@@ -360,11 +361,11 @@ impl Tree {
         stage.put(keys::quota(CounterScope::Space(id)), value);
     }
 
-    /// Limits a directory, which becomes a space by it, and counts what is there already; an empty
-    /// quota leaves it a space without limits.
+    /// Limits a directory, which makes it a space, and counts its present content. An empty quota
+    /// leaves it a space without limits.
     ///
     /// # Errors
-    /// `NotFound`; `Conflict`; what the engine says.
+    /// `NotFound`; `Conflict`; errors of the engine.
     pub async fn limit_space(
         &self,
         actor: &Actor<'_>,
@@ -383,10 +384,10 @@ impl Tree {
         Ok(id)
     }
 
-    /// Counts a space whose counting was cut short; whether that was needed.
+    /// Counts a space if its counting was interrupted. Returns whether it was.
     ///
     /// # Errors
-    /// `NotFound`; `Conflict`; what the engine says.
+    /// `NotFound`; `Conflict`; errors of the engine.
     pub async fn count_if_uncounted(
         &self,
         bucket: &Bucket,

@@ -1,4 +1,4 @@
-//! What a tree leaves behind: empty implicit directories, and blobs that nothing names.
+//! Removal of empty implicit directories, and of blobs that no name refers to.
 
 use dewar_types::{BlobId, Error, ErrorKind, Timestamp};
 
@@ -8,7 +8,7 @@ use super::record::{DirRecord, HintRecord, Record};
 use super::{Tree, keys};
 use crate::kv::{Batch, CommitError, Precondition, Scan};
 
-/// What a round of [`Tree::reclaim_empty_dirs`] did.
+/// The result of a round of [`Tree::reclaim_empty_dirs`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReclaimReport {
     /// Hints that were looked at.
@@ -29,16 +29,16 @@ pub struct UnreferencedBlob {
 }
 
 impl Tree {
-    /// Looks at up to `limit` directories that may have become empty and removes those in which
-    /// nothing is. They are invisible already; this gives back their keys.
+    /// Examines up to `limit` directories that may have become empty, and removes the empty ones.
+    /// They are invisible already; this frees their keys.
     ///
-    /// Safe against everything else: a directory goes only in a batch that requires it to be
-    /// empty, and whoever puts something into it requires it to be there. A hint goes in the same
-    /// batch as its directory, with a new hint for the directory above, or alone when the directory
-    /// is alive; losing a race leaves it for the next round.
+    /// This is safe beside all other changes. A directory is removed only in a batch that requires
+    /// it to be empty, and every change that puts an entry into it requires it to exist. A hint is
+    /// removed in the same batch as its directory, with a new hint for the directory above. It is
+    /// removed alone when the directory is alive. After a lost race it stays for the next round.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn reclaim_empty_dirs(&self, limit: usize) -> Result<ReclaimReport, Error> {
         let range = keys::hints();
         let page = self
@@ -117,11 +117,11 @@ impl Tree {
         Ok(matches!(stage.commit().await?, CommitOutcome::Done))
     }
 
-    /// Blobs whose last name went before `before`, oldest first, at most `limit`, from behind
-    /// `after` on.
+    /// Blobs that lost their last name before `before`, oldest first, at most `limit`, starting
+    /// after `after`.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn unnamed_blobs(
         &self,
         before: Timestamp,
@@ -159,7 +159,7 @@ impl Tree {
     /// The bytes of these blobs are gone: their records and queue entries go too.
     ///
     /// # Errors
-    /// What the engine says; then none of them went.
+    /// Errors of the engine; then none of them went.
     pub async fn forget_blobs(&self, blobs: &[UnreferencedBlob]) -> Result<(), Error> {
         let mut deletes = Vec::with_capacity(2 * blobs.len());
         for unnamed in blobs {
@@ -177,7 +177,7 @@ impl Tree {
     /// The data layer's record of a blob.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn blob_record(&self, blob: BlobId) -> Result<Option<bytes::Bytes>, Error> {
         Ok(self.kv.get(&keys::blob(blob)).await?.value)
     }
@@ -185,7 +185,7 @@ impl Tree {
     /// The data layer's record of a sealed segment.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn segment_record(&self, segment: BlobId) -> Result<Option<bytes::Bytes>, Error> {
         Ok(self.kv.get(&keys::segment(segment)).await?.value)
     }
@@ -194,7 +194,7 @@ impl Tree {
     /// `expected`.
     ///
     /// # Errors
-    /// `Conflict` when it is not; what the engine says.
+    /// `Conflict` when it is not; errors of the engine.
     pub async fn replace_record(
         &self,
         key: bytes::Bytes,

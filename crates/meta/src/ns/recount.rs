@@ -1,10 +1,11 @@
-//! Counting what users store anew, for catalogs that counted otherwise.
+//! Recounting the usage of users, for catalogs that counted by other rules.
 //!
-//! Earlier releases counted only readable files as objects, metadata was free, and uploads counted for
-//! nothing; later ones counted all of that, and no directories. A catalog says by a mark of its own how its counters count; where the mark is missing or
-//! older, everything is counted from one snapshot when the store opens, before anything else changes the
-//! catalog. Each counter is corrected by what it is wrong by, so a crash on the way only means that the
-//! next opening counts again: the mark comes last.
+//! Earlier releases counted only readable files as objects, metadata was free, and uploads counted
+//! for nothing. Later ones counted all of that, but no directories. A mark in the catalog says by
+//! which rules its counters count. If the mark is missing or older, everything is counted from one
+//! snapshot when the store opens, before anything else changes the catalog. Each counter is
+//! corrected by its error, and the mark is written last. After a crash in between, the next opening
+//! only counts again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,12 +37,13 @@ fn mark() -> Bytes {
 }
 
 impl Tree {
-    /// Makes the counters right if the catalog was last opened by a release that counted otherwise, and
-    /// says whether it was. Nothing else may change the catalog meanwhile. It reads every entry, version
+    /// Corrects the counters if the catalog was last opened by a release with other rules. Returns
+    /// whether it was. Nothing else may change the catalog meanwhile. It reads every entry, version
     /// and upload once.
     ///
     /// # Errors
-    /// `Unsupported` for counters of a newer release; records that do not decode; what the engine says.
+    /// `Unsupported` for counters of a newer release; records that do not decode; errors of the
+    /// engine.
     pub async fn recount_if_outdated(&self) -> Result<bool, Error> {
         let read = self.kv.get(&mark()).await?;
         match read.value.as_deref() {

@@ -1,5 +1,5 @@
-//! Moving the content of a version: its bytes were copied to other blobs, which take the places of the
-//! old ones in one batch.
+//! Moving the content of a version. Its bytes were copied to other blobs, which replace the old
+//! ones in one batch.
 
 use dewar_types::{Error, ObjectKey, VersionName};
 
@@ -10,24 +10,25 @@ use super::retry::ConflictRetry;
 use super::versions::readable;
 use super::{Actor, Bucket, Tree};
 
-/// Where a version's content is from now on.
+/// The new place of a version's content.
 #[derive(Clone, Debug)]
 pub struct Relocation {
-    /// The storage class that it has there, if not the default.
+    /// The storage class at the new place, if not the default.
     pub storage_class: Option<String>,
-    /// The same bytes in blobs that nothing names yet.
+    /// The same bytes in blobs without references.
     pub copies: Vec<ContentCopy>,
-    /// What the data layer wants in the same batch.
+    /// Changes that the data layer adds to the same batch.
     pub extra: DataChanges,
 }
 
 impl Tree {
-    /// Puts a version's content in another place; what it named before is released. Its id, times,
-    /// digests and whatever else it has stay as they are. `false` when the version went meanwhile, or
-    /// its content is not where it `was` any more; then nothing was changed.
+    /// Moves a version's content to another place and releases the old one. Its id, times, digests
+    /// and all other attributes stay as they are. Returns `false`, and changes nothing, when the
+    /// version is gone or its content is not at `was` any more.
     ///
     /// # Errors
-    /// `NoSuchBucket`; `Conflict`; what the engine says, and then it is open whether it was moved.
+    /// `NoSuchBucket`; `Conflict`; errors of the engine, after which the content may or may not
+    /// have been moved.
     pub async fn move_content(
         &self,
         actor: &Actor<'_>,

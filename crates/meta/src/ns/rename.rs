@@ -1,7 +1,7 @@
 //! Renaming files and directories inside a bucket.
 //!
-//! A file moves with its history, whose keys hold its name; a directory moves in one small batch
-//! whatever is in it, because what is in it hangs on its id.
+//! A file is moved together with its older versions, whose keys contain its name. A directory is
+//! moved in one small batch, whatever its size, because its entries refer to its id.
 
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, VersionId};
 
@@ -25,16 +25,17 @@ const HISTORY_MAX: usize = 5_000;
 /// How to rename a directory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RenameOptions {
-    /// Whether an empty directory at the target may be replaced, as POSIX has it.
+    /// Whether an empty directory at the target may be replaced, as in POSIX.
     pub replace_empty: bool,
-    /// Whether directories missing on the target's path are made (as a key's slashes make them);
-    /// otherwise that is `NotFound`.
+    /// Whether missing directories of the target's path are made, as by a key's slashes. Otherwise
+    /// the error is `NotFound`.
     pub make_parents: bool,
 }
 
 impl Tree {
-    /// Gives a file another name in its bucket, replacing what that name held; `conditions` are for
-    /// the source and for the target. The version stays the same one. Onto itself it does nothing.
+    /// Renames a file in its bucket, replacing the content of the new name; `conditions` are for
+    /// the source and for the target. The version stays the same. A rename onto itself does
+    /// nothing.
     ///
     /// # Errors
     /// `NotFound` when there is no such file; `Precondition`; `Unsupported` when `from` and `to`
@@ -81,8 +82,8 @@ impl Tree {
         }
     }
 
-    /// Gives a directory another name in its bucket, with all that is in it. Uploads in progress
-    /// keep the key they were begun for.
+    /// Renames a directory in its bucket, with all its entries. Uploads in progress keep the key
+    /// for which they were begun.
     ///
     /// # Errors
     /// `NotFound` when there is no such directory; `NotEmpty` or `AlreadyExists` when the target

@@ -1,12 +1,14 @@
-//! Room that open writers take in quotas before anything of theirs has a name.
+//! Quota reservations of open writers, made before their content has a name.
 //!
-//! What a writer puts on disks counts in no counter until it is published. Meanwhile it is reserved, in
-//! memory only: a writer does not outlive the process. A reservation grows in steps, so that most writes
-//! ask nobody. Everything that judges a quota adds what is reserved to what the counters say.
+//! Bytes that a writer puts on disks are in no counter until it publishes. Meanwhile they are
+//! reserved, in memory only, since a writer does not outlive the process. A reservation grows in
+//! steps, so that most writes need no check. Every check of a quota adds the reserved bytes to the
+//! counters.
 //!
-//! The bytes of the version that a writer replaces go when it publishes, so it may take as many without
-//! a reservation, up to [`CREDIT_MAX`]. Only one writer of a name has this credit at a time. It is small,
-//! because the version may go by other means while the writer is open.
+//! When a writer publishes, the bytes of the version that it replaces are freed. It may therefore
+//! take as many bytes without a reservation, up to [`CREDIT_MAX`]. Only one writer of a name has
+//! this credit at a time. The credit is small, because the version may be removed by other means
+//! while the writer is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -66,7 +68,7 @@ impl Reserved {
     }
 }
 
-/// What one writer has reserved; dropped, it is free again.
+/// The bytes that one writer has reserved. Dropping it releases them.
 #[derive(Debug)]
 pub struct Reservation {
     quotas: Arc<Quotas>,
@@ -97,7 +99,7 @@ impl Drop for Reservation {
 }
 
 impl Tree {
-    /// A reservation of nothing for a writer of a name that has `there` now.
+    /// An empty reservation for a writer of a name whose present file is `there`.
     #[must_use]
     pub fn reservation(
         &self,
@@ -122,8 +124,8 @@ impl Tree {
         }
     }
 
-    /// Whether a reservation could grow so that a writer puts `bytes` on disks in all. It may be otherwise
-    /// when they come: this is to refuse early what would be refused late.
+    /// Checks whether a reservation could grow until a writer has put `bytes` on disks in all. The
+    /// result may differ when the bytes come; this check only refuses early.
     ///
     /// # Errors
     /// As [`Tree::reserve`].
@@ -149,11 +151,11 @@ impl Tree {
     }
 
     /// Makes a reservation large enough for a writer that has put `bytes` on disks in all, and larger
-    /// where there is room. While nothing is limited, nothing is reserved.
+    /// if the quota allows it. Without limits, nothing is reserved.
     ///
     /// # Errors
-    /// `Quota`, with what is limited and how full it is; then it is as it was. `NoSuchBucket`; what the
-    /// engine says.
+    /// `Quota`, with the limited scope and its usage; the reservation is then unchanged.
+    /// `NoSuchBucket`; errors of the engine.
     pub async fn reserve(
         &self,
         reservation: &mut Reservation,

@@ -1,8 +1,9 @@
-//! Retrying what lost a race.
+//! Retries of changes that lost a race.
 //!
-//! The first attempt of a change is optimistic. Who loses takes the lock of the contended name and
-//! tries again while holding it, so that a crowd on one name forms a queue instead of a storm;
-//! newcomers may still slip in, so attempts are bounded and pause longer and longer.
+//! The first attempt of a change is optimistic. After a lost race, the change takes the lock of the
+//! contended name and tries again while it holds the lock. Many changes of one name therefore form
+//! a queue. New changes may still come in between, so the number of attempts is bounded and the
+//! pauses between them grow.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! Spaces: directories whose subtree is counted for itself.
+//! Spaces: directories whose subtree is counted separately.
 //!
-//! Everything put into or taken from the subtree after the mark is counted as it happens, because
-//! each change sees the marks on its path and requires them to stay. What was there before is
-//! counted once, from a snapshot: the counter is corrected by the difference between what the
-//! snapshot holds and what the counter said in that same snapshot. Changes made meanwhile are in
-//! neither, so the sum is exact; after a crash it is simply done again.
+//! After the mark is set, everything that is put into the subtree or removed from it is counted
+//! immediately, because each change reads the marks on its path and requires them to stay. Earlier
+//! content is counted once, from a snapshot. The counter is corrected by the difference between the
+//! content of the snapshot and the counter in the same snapshot. Changes made meanwhile are in
+//! neither, so the sum is exact. After a crash, the count is done again.
 
 use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey};
 
@@ -23,11 +23,11 @@ use crate::kv::{KvRead, Scan};
 const PAGE: usize = 1000;
 
 impl Tree {
-    /// Marks a directory as the root of a space, or changes the limits of one, and gives its id. A
-    /// directory that only slashes made stays from then on. Call [`Tree::count_space`] afterwards.
+    /// Marks a directory as the root of a space, or changes the limits of one, and returns its id.
+    /// An implicit directory becomes permanent by it. Call [`Tree::count_space`] afterwards.
     ///
     /// # Errors
-    /// `NotFound`; `Conflict`; what the engine says.
+    /// `NotFound`; `Conflict`; errors of the engine.
     pub async fn mark_space(
         &self,
         actor: &Actor<'_>,
@@ -51,10 +51,10 @@ impl Tree {
         .await
     }
 
-    /// Takes the mark away; its counters go.
+    /// Removes the mark of a space and its counters.
     ///
     /// # Errors
-    /// `NotFound`; `Conflict`; what the engine says.
+    /// `NotFound`; `Conflict`; errors of the engine.
     pub async fn unmark_space(
         &self,
         actor: &Actor<'_>,
@@ -69,12 +69,12 @@ impl Tree {
         Ok(())
     }
 
-    /// Where a space with limits is, looked for in its whole bucket, and notes it: for one that is not
-    /// where it was when it was limited, since it or a directory above it was renamed. `None` when it
-    /// is nowhere.
+    /// Searches the whole bucket for a space with limits and records its path. Use it for a space
+    /// that is not at its recorded path, because it or a directory above it was renamed. `None`
+    /// when the space does not exist.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn trace_space(
         &self,
         bucket: &Bucket,
@@ -105,12 +105,12 @@ impl Tree {
         Ok(None)
     }
 
-    /// Gives a bucket (no path) or a directory a group, or takes it away: what is put into it and
-    /// below from now on belongs to that group, except below a directory with one of its own. What is
-    /// there already keeps its group. A directory that only slashes made stays from then on.
+    /// Sets or removes the group of a bucket (no path) or a directory. New content in and below it
+    /// belongs to that group, except below a directory with a group of its own. Existing content
+    /// keeps its group. An implicit directory becomes permanent by it.
     ///
     /// # Errors
-    /// `NotFound`; `NoSuchBucket`; `Conflict`; what the engine says.
+    /// `NotFound`; `NoSuchBucket`; `Conflict`; errors of the engine.
     pub async fn set_group(
         &self,
         actor: &Actor<'_>,
@@ -129,7 +129,7 @@ impl Tree {
     /// The group that a bucket (no path) or a directory has for itself.
     ///
     /// # Errors
-    /// `NotFound`; `NoSuchBucket`; what the engine says.
+    /// `NotFound`; `NoSuchBucket`; errors of the engine.
     pub async fn group_of(
         &self,
         bucket: &Bucket,
@@ -139,11 +139,11 @@ impl Tree {
         Ok(chain.last().record.attributes.group)
     }
 
-    /// The group that is charged for what is put at a path now, and the directory that has it (no path: the
-    /// bucket itself). Nothing has to be there.
+    /// The group that is charged for new content at a path, and the directory that has this group
+    /// (no path: the bucket itself). The path need not exist.
     ///
     /// # Errors
-    /// `NoSuchBucket`; what the engine says.
+    /// `NoSuchBucket`; errors of the engine.
     pub async fn charged_group(
         &self,
         bucket: &Bucket,
@@ -229,11 +229,11 @@ impl Tree {
         record.attributes.id
     }
 
-    /// Counts what is in a space and corrects its counters; needed once after it was marked, and
-    /// harmless at any time. Holds one snapshot while it walks the subtree.
+    /// Counts the content of a space and corrects its counters. Needed once after it was marked,
+    /// and harmless at any time. Holds one snapshot while it walks the subtree.
     ///
     /// # Errors
-    /// `NotFound` when there is no such space; `Conflict`; what the engine says.
+    /// `NotFound` when there is no such space; `Conflict`; errors of the engine.
     pub async fn count_space(&self, bucket: &Bucket, path: &ObjectKey) -> Result<Usage, Error> {
         let mut turn = ConflictRetry::new(self, bucket.path(path.as_str()));
         loop {

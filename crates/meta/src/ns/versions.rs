@@ -1,20 +1,20 @@
 //! The versions of a name.
 //!
-//! The current version stands in the file's record, older ones in a range of their own, newest
-//! first; the record counts them and says which of them is called `null`. So
+//! The current version is in the file's record. Older versions are in a range of their own, newest
+//! first. The record counts them and says which of them is called `null`. This has these effects:
 //!
-//! - there are older versions only where there is a record: a name whose last version is a delete
-//!   marker still has one;
-//! - every change of the set of versions changes the record, which requires it to be as it was
-//!   read: changes of one name are one after the other;
-//! - the current version has the highest id: who comes with a lower one, because its bytes took
-//!   longer to arrive than those of another, gets a new id when it takes the place of a version
-//!   that stays;
-//! - a name without history costs what it cost before there were versions.
+//! - There are older versions only where there is a record. A name whose last version is a delete
+//!   marker still has one.
+//! - Every change of the set of versions changes the record, and requires it to be as it was read.
+//!   Changes of one name therefore happen one after the other.
+//! - The current version has the highest id. A new version may have a lower id, because its bytes
+//!   took longer to arrive than those of another one. It gets a new id when it replaces a version
+//!   that stays.
+//! - A name without history has no extra cost.
 //!
-//! What happens to the version whose place is taken is the bucket's to say, at the moment of the
-//! commit: kept, or gone. With versioning suspended (or never enabled), new versions are called
-//! `null` and take the place of the one of that name, wherever it stands.
+//! The bucket decides at the moment of the commit whether the replaced version is kept or removed.
+//! With versioning suspended (or never enabled), new versions are called `null` and replace the
+//! version of that name, wherever it is.
 
 use bytes::Bytes;
 use dewar_checksum::DigestSet;
@@ -36,7 +36,7 @@ use super::retry::ConflictRetry;
 use super::{Actor, Bucket, FileLookup, Tree, keys};
 use crate::kv::{ReadValue, Scan};
 
-/// What may change about a version that is there; its content never does.
+/// The attributes of an existing version that may change; its content never does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionAttributes {
     /// Tags.
@@ -58,7 +58,7 @@ pub struct ChangeContext {
     pub id: VersionId,
     /// When.
     pub now: Timestamp,
-    /// What the bucket says about object lock.
+    /// The object lock settings of the bucket.
     pub object_lock: Option<ObjectLock>,
 }
 
@@ -128,8 +128,8 @@ pub(super) struct Name<'a> {
     file: Option<FileRecord>,
     /// Older versions that this change put in their table.
     archived: BTreeMap<VersionId, VersionRecord>,
-    /// Older versions that this change takes away, each as it stands in its table unless this change put
-    /// it there.
+    /// Older versions that this change removes, each as in its table. `None` if this change put it
+    /// there.
     taken: BTreeMap<VersionId, Option<VersionRecord>>,
 }
 
@@ -503,7 +503,7 @@ impl Tree {
     /// `current`, and its owner.
     ///
     /// # Errors
-    /// `NoSuchBucket`; what the engine says.
+    /// `NoSuchBucket`; errors of the engine.
     pub async fn lookup_version(
         &self,
         bucket: &Bucket,
@@ -592,13 +592,13 @@ impl Tree {
         }))
     }
 
-    /// Adds what was found out about a version: nothing that a client set and nothing that times
-    /// tell of. `name` is the version's if it has one; `false` when it is gone. `amend` is called
-    /// with what is there, again after a lost race.
+    /// Adds facts about a version that were learned later. They are neither set by a client nor
+    /// visible in its times. `name` is the version's name if it has one. Returns `false` when the
+    /// version is gone. `amend` is called with the present version, and again after a lost race.
     ///
     /// # Errors
-    /// What `amend` says; `NoSuchBucket`; `Conflict`; what the engine says, and then it is open
-    /// whether it was written.
+    /// Those of `amend`; `NoSuchBucket`; `Conflict`; errors of the engine, after which the change
+    /// may or may not have been written.
     pub async fn amend_version(
         &self,
         actor: &Actor<'_>,
@@ -629,14 +629,14 @@ impl Tree {
         }
     }
 
-    /// Changes attributes of a version, the current one or the one named, and gives it as it is
-    /// then. `change` is called with what is there, again after a lost race; its refusal is the
-    /// answer. Nothing is written when it changes nothing.
+    /// Changes attributes of a version, the current one or the one named, and returns the new ones.
+    /// `change` is called with the present attributes, and again after a lost race. An error of
+    /// `change` is returned. Nothing is written when `change` changes nothing.
     ///
     /// # Errors
-    /// What `change` says; `NotFound` without a file or where the current version is a delete
-    /// marker, `NoSuchVersion`, `DeleteMarker` where the named version is one; `Conflict`; what the
-    /// engine says.
+    /// Those of `change`; `NotFound` without a file or where the current version is a delete
+    /// marker, `NoSuchVersion`, `DeleteMarker` where the named version is one; `Conflict`; errors
+    /// of the engine.
     pub async fn change_version(
         &self,
         actor: &Actor<'_>,

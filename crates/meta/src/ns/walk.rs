@@ -20,7 +20,7 @@ const PAGE_AFTER_SKIP: usize = 8;
 pub(super) enum WalkStep {
     File(String, FileRecord),
     Symlink(String),
-    /// The path ends in `/`. The walk goes on behind the directory unless it is entered.
+    /// The path ends in `/`. The walk continues after the directory unless it is entered.
     Dir(String, DirRecord),
 }
 
@@ -39,7 +39,7 @@ struct Frame {
     /// Bytes of the walk's path that lead here.
     depth: usize,
     pairs: VecDeque<(Bytes, Bytes)>,
-    /// Where to read on; `None` at the end.
+    /// Start of the next read; `None` at the end.
     next: Option<Bytes>,
     page: usize,
 }

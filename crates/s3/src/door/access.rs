@@ -1,8 +1,9 @@
-//! Which verb about who may a request is.
+//! Recognising the requests about access control: policies, lists, ownership, the public access
+//! block, payment.
 
 use http::Method;
 
-/// A verb about who may.
+/// A verb about access control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessVerb {
     GetBucketPolicy,

@@ -1,4 +1,4 @@
-//! What a request is about: bucket and key, from host and path.
+//! The bucket and key of a request, from its host and path.
 
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_types::ObjectKey;
@@ -21,8 +21,8 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// Reads the path, below the bucket in the host if there is one. The path is decoded once and never normalised: `a//b` and `a/../b`
-    /// are keys.
+    /// Parses the path, below the bucket in the host if there is one. The path is decoded once and
+    /// never normalised: `a//b` and `a/../b` are keys.
     ///
     /// # Errors
     /// `InvalidURI`, `InvalidBucketName`, `KeyTooLongError`.

@@ -43,15 +43,15 @@ impl AnswerBody {
         })
     }
 
-    /// What the stream gives; an error breaks the connection off, so that no client takes a cut
-    /// body for a whole one.
+    /// A body from a stream. An error breaks the connection off, so that no
+    /// client takes a truncated body for a whole one.
     pub(crate) fn stream(
         stream: impl Stream<Item = std::result::Result<Bytes, Error>> + Send + 'static,
     ) -> Self {
         Self(Kind::Stream(Box::pin(stream)))
     }
 
-    /// What an answer to HEAD carries.
+    /// The empty body of an answer to HEAD.
     #[must_use]
     pub(super) fn without_content(self) -> Self {
         Self::empty()
@@ -102,7 +102,7 @@ pub(crate) fn full_answer(bytes: Bytes) -> Answer {
     Response::new(AnswerBody::full(bytes))
 }
 
-/// An answer with a streaming body, whose length the caller puts into the head.
+/// An answer with a streaming body. The caller sets the length in the head.
 pub(crate) fn stream_answer(
     status: StatusCode,
     stream: impl Stream<Item = std::result::Result<Bytes, Error>> + Send + 'static,
@@ -126,9 +126,10 @@ pub(crate) fn xml_answer(document: &impl s3s::xml::Serialize) -> Result<Answer> 
     Ok(text_answer(StatusCode::OK, xml_text(document, true)?))
 }
 
-/// A document as XML text, with or without the declaration. Control characters in a key go out as
-/// references: readers turn a bare carriage return into a line feed (XML 1.0 section 2.11), which is
-/// another key, and the others must not stand in a document at all; S3 writes those so too.
+/// A document as XML text, with or without the declaration. Control characters in a key are written
+/// as references. Readers turn a bare carriage return into a line feed (XML 1.0 section 2.11),
+/// which is another key. The other control characters are not allowed in a document at all. S3
+/// writes them in the same way.
 pub(crate) fn xml_text(document: &impl s3s::xml::Serialize, declaration: bool) -> Result<Vec<u8>> {
     let mut text = Vec::with_capacity(1024);
     let mut writer = s3s::xml::Serializer::new(&mut text);

@@ -1,4 +1,4 @@
-//! The answer to a client whose connection finds no room: nothing was read of it.
+//! The answer to a client when no connection is free. Its request is not read.
 
 /// `503 SlowDown` as a whole HTTP answer, after which the connection is closed.
 pub const SLOW_DOWN: &[u8] = b"HTTP/1.1 503 Slow Down\r\nretry-after: 1\r\nconnection: close\r\n\

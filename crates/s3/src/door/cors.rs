@@ -1,5 +1,5 @@
-//! Pages of other origins: what browsers ask before they send, and what they are told with every
-//! answer (the Fetch standard's CORS protocol, as S3 speaks it).
+//! Pages of other origins: the preflight requests of browsers, and the headers on every answer (the
+//! Fetch standard's CORS protocol, in S3's form).
 
 use dewar_store::Store;
 use dewar_store::api::BucketRef;
@@ -17,14 +17,14 @@ use super::{Answer, empty_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::wire::{header, value_of};
 
-/// What a page asks for.
+/// The request of a page.
 pub(super) struct CorsRequest {
     origin: String,
     /// The method that it wants to use, or uses.
     method: String,
     /// The headers that it wants to send.
     headers: Vec<String>,
-    /// The bucket that it talks to, once that is known, and the tenant its name resolves in.
+    /// The bucket that it uses, once that is known, and the tenant in which its name is resolved.
     pub(super) bucket: Option<(TenantName, BucketRef)>,
 }
 
@@ -96,10 +96,10 @@ impl CorsRequest {
     }
 }
 
-/// Answers what a browser asks before it sends.
+/// Answers a browser's preflight request.
 ///
 /// # Errors
-/// `BadRequest` for a question that is none; `AccessForbidden` for a page that may not.
+/// `BadRequest` for a malformed preflight; `AccessForbidden` for a page that is not allowed.
 pub(super) async fn preflight(
     store: &Store,
     head: &Parts,

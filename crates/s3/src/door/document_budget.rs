@@ -1,13 +1,15 @@
-//! Room for documents: XML, and the forms of IAM, which are whole in memory before a verb looks at them.
+//! Memory limits for request documents: XML and the forms of IAM, which are read as a whole before
+//! a verb uses them.
 //!
-//! All of them have a bound together, and nobody takes so much of it that others are refused. Who asks
-//! counts by the account; where that is not known, by the address. A share is a quarter of all, and at
-//! most half of what is left beside it: so those who are new find room also where several hold all that
-//! they may, with bodies that arrive a byte at a time. Callers who have proven nothing have one share
-//! together, however many addresses they have, and divide it in the same way.
+//! All documents in memory share one limit. No caller may take so much of it that others are
+//! refused. Callers are counted by account, or by address if the account is not known. The share of
+//! a caller is a quarter of the limit, and at most half of the memory that the others leave free.
+//! So a new caller finds memory even if several callers use their whole share with bodies that
+//! arrive a byte at a time. All callers that have not authenticated have one share together,
+//! however many addresses they have. They divide it by the same rule.
 //!
-//! Room is refused and not waited for: a request that waits holds a connection, and its client knows
-//! better whether to come back.
+//! A document that does not fit is refused at once instead of waiting. A waiting request would hold
+//! a connection, and its client knows better when to retry.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,20 +24,21 @@ use parking_lot::Mutex;
 use crate::error::{Code, Refusal};
 use crate::limits::{DOCUMENT_SHARES, XML_BODIES_BYTES_MAX};
 
-/// Bits of an address of IPv6 that tell holders apart: who has one has all that begin alike.
+/// The prefix of an IPv6 address that identifies a holder: a user has all addresses of such a
+/// network.
 const PREFIX_BITS: u32 = 64;
 
-/// Who holds room.
+/// The holder of memory for documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum BudgetHolder {
     /// An account.
     Account(UserId),
-    /// Somebody at an address who has proven nothing.
+    /// An address without authentication.
     Address(Option<IpAddr>),
 }
 
 impl BudgetHolder {
-    /// Whoever is at an address.
+    /// The holder at an address.
     pub(crate) fn at(origin: Origin) -> Self {
         Self::Address(origin.address.map(|address| match address.to_canonical() {
             IpAddr::V6(address) => {
@@ -60,7 +63,7 @@ impl BudgetHolder {
 struct ReservedBytes {
     all: usize,
     unproven: usize,
-    /// By holder; who holds none is not in it.
+    /// The bytes of each holder. A holder without bytes is not in the map.
     shares: BTreeMap<BudgetHolder, usize>,
 }
 
@@ -71,7 +74,7 @@ pub(crate) struct DocumentBudget {
     held: Mutex<ReservedBytes>,
 }
 
-/// Room that is held until it is dropped.
+/// Reserved memory, released on drop.
 #[derive(Debug)]
 pub(crate) struct DocumentReservation {
     documents: Arc<DocumentBudget>,
@@ -93,7 +96,7 @@ impl DocumentBudget {
         }
     }
 
-    /// Room for a document of so many bytes; `None` where its holder has as much as it may.
+    /// Reserves memory for a document of `bytes`; `None` if the holder's share is used up.
     pub(crate) fn room(
         self: &Arc<Self>,
         holder: BudgetHolder,
@@ -140,7 +143,7 @@ impl Drop for DocumentReservation {
     }
 }
 
-/// The refusal of who has as much as it may.
+/// The refusal for a holder that already uses its share.
 pub(crate) fn no_room() -> Refusal {
     Refusal::new(Code::SlowDown, "Please reduce your request rate.")
         .header(RETRY_AFTER, HeaderValue::from_static("1"))

@@ -1,4 +1,4 @@
-//! What the door knows of a request that a policy may ask for.
+//! The facts about a request that a policy may test.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use http::request::Parts;
 use super::Verb;
 use crate::sigv4::{CONTENT_SHA256, Query, RequestDate};
 
-/// The version of TLS that a request came over, as policies write it, like `1.3`: what serves the
-/// connection puts it among the request's extensions.
+/// The TLS version of a request, as policies write it, like `1.3`. The listener adds it to the
+/// request's extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsVersion(pub &'static str);
 
-/// Where a signature stands, and whether it is of the second version.
+/// The place of a signature, and whether it is of version 2.
 #[derive(Clone, Copy)]
 enum Signature {
     Header { old: bool },
@@ -30,17 +30,18 @@ struct Form {
     signature: Option<Signature>,
 }
 
-/// The head of a request, looked at when a policy asks.
+/// The head of a request, read when a policy tests a fact.
 pub(crate) struct WireFacts {
     head: Arc<Parts>,
     form: Option<Form>,
-    /// What the verb takes from its document alone: a header that says it does nothing, so it is not said.
+    /// Facts that the verb reads from its document only. A header with them has no effect, so
+    /// policies do not see it.
     in_document: &'static [Fact],
     now: Timestamp,
     region: Arc<str>,
 }
 
-/// What a verb takes from its document and not from headers.
+/// The facts that a verb reads from its document and not from headers.
 fn in_document(verb: &Verb) -> &'static [Fact] {
     match verb {
         Verb::DeleteObjects => &[Fact::IfMatch],
@@ -93,20 +94,20 @@ impl WireFacts {
         })
     }
 
-    /// A header of the request itself; one that stands several times as one list, which is what the
-    /// door takes it for and what its signature covers.
+    /// A header of the request itself. Several headers of a name are joined to one list, as the
+    /// server uses them and as the signature covers them.
     fn head(&self, name: &str) -> Option<Cow<'_, str>> {
         joined(&self.head.headers, name)
     }
 
-    /// What counts as a header: for a form its fields alone, since the headers around it are nothing
-    /// that is done.
+    /// The value of a header. For a form, only its fields count, because the headers around it have
+    /// no effect.
     fn header(&self, name: &str) -> Option<Cow<'_, str>> {
         let form = self.form.as_ref().map(|form| &form.headers);
         joined(form.unwrap_or(&self.head.headers), name)
     }
 
-    /// What may stand in either.
+    /// The value of a fact that may be in either.
     fn anywhere(&self, name: &str) -> Option<Cow<'_, str>> {
         self.header(name).or_else(|| self.head(name))
     }
@@ -115,7 +116,7 @@ impl WireFacts {
         Query::parse(self.head.uri.query()).ok()
     }
 
-    /// Where the signature stands; nothing where there is none: a token is no signature.
+    /// The place of the signature; `None` without one. A token is no signature.
     fn signature(&self) -> Option<Signature> {
         if let Some(form) = &self.form {
             return form.signature;
@@ -134,8 +135,8 @@ impl WireFacts {
         }
     }
 
-    /// Milliseconds since the request was signed. Addresses and forms of Signature V2 do not say when
-    /// that was, so they are older than anything.
+    /// Milliseconds since the request was signed. URLs and forms of Signature V2 do not contain
+    /// that time, so they count as older than any limit.
     fn signature_age(&self) -> Option<u64> {
         let date = match self.signature()? {
             // In V4, too, it may stand in the Date header.
@@ -155,7 +156,7 @@ impl WireFacts {
         Some(self.now.millis().saturating_sub(signed))
     }
 
-    /// How the payload is signed: that of an address not at all, unless it says otherwise.
+    /// The way in which the payload is signed. For a presigned URL it is unsigned by default.
     fn payload(&self) -> Option<Cow<'_, str>> {
         let said = || self.head(CONTENT_SHA256.as_str());
         match self.signature() {
@@ -273,7 +274,7 @@ mod tests {
         facts.fact(fact).map(Cow::into_owned)
     }
 
-    /// What a policy denies in the second of two headers it would else not see.
+    /// Otherwise a policy would not see the second of two headers, which it denies.
     #[test]
     fn headers_of_one_name_are_one_list() {
         let name = "x-amz-grant-read";
@@ -343,7 +344,7 @@ mod tests {
         assert_eq!(payload("/b/k", &[]), None);
     }
 
-    /// Headers of the request around a form do nothing, so they are not what it says.
+    /// Headers of the request around a form have no effect, so policies do not see them.
     #[test]
     fn of_a_form_the_fields_count() {
         let around = head(

@@ -8,10 +8,10 @@ use http::request::Parts;
 use crate::error::Refusal;
 use crate::sigv4::Query;
 
-/// Longest access key that is told.
+/// Longest access key that is recorded.
 const ID_CHARS_MAX: usize = 128;
 
-/// Tells of a request whose signature was refused; what is our own failure is not told.
+/// Records a request whose signature was refused. Failures of the server itself are not recorded.
 pub(crate) fn audit_failed_auth(
     store: &Store,
     origin: Origin,

@@ -1,7 +1,7 @@
-//! Calls of the IAM API and of STS, which come to the same address as a form.
+//! Calls of the IAM API and of STS, which are forms sent to the same address.
 //!
-//! Its clients sign the body but do not say its digest, so the body is read first: little of it,
-//! and within the room that documents have.
+//! Their clients sign the body but do not send its digest, so the body is read first. Its length is
+//! limited, and it counts in the memory limit of documents.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) fn is_call(head: &Parts, in_host: Option<&str>) -> bool {
         && in_host.is_none()
 }
 
-/// Verifies and answers one.
+/// Verifies and answers a call.
 ///
 /// # Errors
 /// Those of the signature, and of a body that is too long.

@@ -1,5 +1,5 @@
-//! Requests for macaroons, in both forms that clients know: a POST of `application/macaroon-request` to the
-//! path that it is to be for, and a token request at the endpoint that the metadata names.
+//! Requests for macaroons, in both forms that clients use: a POST of `application/macaroon-request`
+//! to the path of the macaroon, and a token request at the endpoint in the metadata.
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ const BODY_BYTES_MAX: usize = 4096;
 const METADATA: &str = "/.well-known/oauth-authorization-server";
 const TOKEN: &str = "/.oauth2/token";
 
-/// What a request wants of this.
+/// The request about macaroons.
 pub(super) enum MacaroonEndpoint {
-    /// Where tokens are asked for.
+    /// The metadata with the address of the token endpoint.
     Metadata,
     /// A token.
     Token,
@@ -58,10 +58,10 @@ fn malformed(words: impl Into<String>) -> Refusal {
     Refusal::new(Code::InvalidArgument, words.into())
 }
 
-/// Answers one.
+/// Answers such a request.
 ///
 /// # Errors
-/// Those of the credential; what is wrong with the request.
+/// Those of the credential; errors in the request.
 pub(super) async fn call(
     door: &Door,
     call: MacaroonEndpoint,
@@ -206,7 +206,7 @@ fn of_form(bytes: &[u8]) -> Result<MacaroonRequest> {
     })
 }
 
-/// Seconds of a duration (ISO 8601), as far as it has no months or years.
+/// Seconds of a duration (ISO 8601). Months and years are not supported.
 fn duration(text: &str) -> Option<u64> {
     let rest = text.strip_prefix('P')?;
     let (days, time) = rest.split_once('T').unwrap_or((rest, ""));

@@ -1,15 +1,15 @@
-//! The door itself: one request in, one answer out.
+//! The S3 front: one request in, one answer out.
 //!
-//! Order: request id, address (bucket and key), query, **signature**, verb, body head; only then
-//! does the verb run, and only the verb reads the body. So an answer that refuses the request is
-//! sent before `100 Continue`, which hyper sends when the body is first read.
+//! Order: request id, address (bucket and key), query, **signature**, verb, body head. Then the
+//! verb runs, and only the verb reads the body. So an answer that refuses the request is sent
+//! before `100 Continue`, which hyper sends when the body is first read.
 //!
-//! Nothing reaches a verb that was not verified: [`RequestContext`], which every verb takes, is made here
-//! alone, after the signature. Unsigned requests become exchanges of an anonymous caller, which the
-//! store denies as long as no policy allows them anything.
+//! No unverified request reaches a verb: every verb takes an [`RequestContext`], which is created only
+//! here, after the signature check. Unsigned requests become exchanges of an anonymous caller. The
+//! store denies them unless a policy allows them.
 //!
-//! Cancellation: dropping the future drops the exchange; an upload that has not been committed was
-//! never there, and a commit that has begun runs to its end in the store.
+//! Cancellation: dropping the future drops the exchange. An upload that is not committed leaves
+//! nothing, and a commit that has begun completes in the store.
 
 mod access;
 mod address;
@@ -65,10 +65,10 @@ use crate::sigv4::{CONTENT_SHA256, PresignedUrl, Query, Seed, SignatureCheck, Ve
 /// How a door is set up.
 #[derive(Clone, Debug)]
 pub struct DoorConfig {
-    /// The region that signatures must be for, and that buckets are said to be in.
+    /// The region of signatures and of all buckets.
     pub region: String,
-    /// Host names under which a bucket may stand in front, as in `bucket.s3.example.org`; lower
-    /// case, without port. Requests to any other host are path-style.
+    /// Host names that may follow a bucket name, as in `bucket.s3.example.org`; lower case, without
+    /// port. Requests to any other host are path-style.
     pub domains: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// A door on `store`, whose users and keys it asks for.
+    /// A front on `store`, with the store's users and keys.
     #[must_use]
     pub fn new(store: Store, env: Env, config: DoorConfig) -> Self {
         let credentials: Arc<dyn CredentialStore> = Arc::new(store.clone());
@@ -119,8 +119,8 @@ impl Door {
         &self.region
     }
 
-    /// Answers one request. Never fails: whatever goes wrong is an answer. Its id is the
-    /// [`RequestId`] among its extensions; one without gets one of the door's own.
+    /// Answers one request. It never fails: every error is an answer. The request's id is the
+    /// [`RequestId`] in its extensions. A request without one gets a new id.
     pub async fn handle(&self, request: Request<WireBody>, origin: Origin) -> Response<AnswerBody> {
         let (head, wire) = request.into_parts();
         let id = head.extensions.get::<RequestId>().copied();
@@ -168,7 +168,7 @@ impl Door {
         headers.insert(http::header::SERVER, HeaderValue::from_static("Dewar"));
     }
 
-    /// The tenant of the key in a presigned address, for a question that comes without a signature.
+    /// The tenant of the access key in a presigned URL, for a request without a signature.
     async fn tenant_in(&self, query: &Query) -> Result<TenantName> {
         let credential = query.get("X-Amz-Credential");
         let id = credential.and_then(|text| text.split('/').next());
@@ -179,8 +179,8 @@ impl Door {
         Ok(key.map(|key| key.user.tenant.clone()).unwrap_or_default())
     }
 
-    /// Who asks, as far as the request proves it; how the payload is signed; what signatures within
-    /// the payload continue from.
+    /// The caller, as far as the request proves it; the way in which the payload is signed; the
+    /// first link for signatures within the payload.
     async fn who(
         &self,
         head: &Parts,
@@ -216,7 +216,8 @@ impl Door {
         }
     }
 
-    /// Everything up to the verb, and the verb. `wire` is taken when the body's turn comes.
+    /// Handles a request up to the verb, and runs the verb. `wire` is taken when the body is
+    /// needed.
     async fn answer(
         &self,
         mut head: Parts,
@@ -340,7 +341,7 @@ fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>> {
     Ok(Some(token.trim()))
 }
 
-/// Reads what a client is still sending, within limits, so that it sees the answer.
+/// Reads remaining bytes of a client, within limits, so that the client sees the answer.
 async fn drain(wire: WireBody) {
     let head = BodyHead {
         content_length: None,
@@ -375,8 +376,8 @@ fn log_refusal(refusal: &Refusal, method: &Method, path: &str) {
     }
 }
 
-/// What stands before the server may look at another of two names than the server does, and let a
-/// request through that it should not.
+/// A proxy in front of the server may use another of two host names than the server does, and let a
+/// request through that it should refuse.
 ///
 /// # Errors
 /// `BadRequest` for a request that names no host or several (RFC 9112 section 3.2).

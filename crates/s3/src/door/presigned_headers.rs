@@ -1,6 +1,6 @@
-//! Headers that a presigned address carries as parameters. SDKs put `x-amz-` headers there, so that
-//! whoever uses the address need not know them. All parameters of such an address are signed, so
-//! they count as headers do; what reads headers later finds them there.
+//! Headers that a presigned URL carries as parameters. SDKs put `x-amz-` headers there, so that the
+//! user of the URL need not know them. All parameters of such a URL are signed, so they count like
+//! headers. This module adds them to the headers, where later code finds them.
 
 use dewar_checksum::{Algorithm, AlgorithmSet, Pipeline};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -10,11 +10,11 @@ use crate::sigv4::Query;
 
 const CONTENT_MD5: &str = "content-md5";
 
-/// Puts the parameters of a presigned address (V4: V2 signs none of them) among the headers.
+/// Adds the parameters of a presigned URL to the headers (V4 only: V2 signs none of them).
 ///
 /// # Errors
-/// `InvalidArgument` when a header of the request says something else, since which of the two the
-/// signer meant would be a guess; and for a value that no header can hold.
+/// `InvalidArgument` when a header of the request has another value, because it is unknown which of
+/// the two the signer meant; and for a value that is not allowed in a header.
 pub(super) fn adopt(headers: &mut HeaderMap, query: &Query) -> Result<()> {
     if !query.has("X-Amz-Signature") {
         return Ok(());
@@ -42,8 +42,8 @@ pub(super) fn adopt(headers: &mut HeaderMap, query: &Query) -> Result<()> {
     Ok(())
 }
 
-/// Whether a parameter of this name, in lower case, is a header in another place, and not one of
-/// those that are about the signature and that its verification has read.
+/// Whether a parameter of this name, in lower case, is a header, and not one of the signature's own
+/// parameters, which the verification has read.
 fn is_header(name: &str) -> bool {
     let of_signature = matches!(
         name,
@@ -60,7 +60,7 @@ fn is_header(name: &str) -> bool {
 }
 
 /// Whether it is the checksum of an empty body. SDKs that add checksums by themselves have no body
-/// yet when they sign an address, and put that there for whatever will come.
+/// yet when they sign a URL, so they add this checksum for any later body.
 fn says_nothing(name: &str, value: &str) -> bool {
     let algorithm = match name {
         CONTENT_MD5 => Some(Algorithm::Md5),

@@ -16,7 +16,7 @@ use crate::payload::{BodyHead, PayloadMode, RequestBody};
 use crate::sigv4::Query;
 use crate::wire::{DeclaredDigests, header, verify_small, version_named};
 
-/// A request whose signature was verified, or that carries none. Only the door makes them.
+/// A request with a verified signature, or without one. Only this module creates them.
 pub(crate) struct RequestContext {
     pub(crate) caller: Caller,
     address: Address,
@@ -85,8 +85,8 @@ impl RequestContext {
         }
     }
 
-    /// The full address of what the request is about, as its client wrote it: scheme, host and path. Only the
-    /// path where the client named no host.
+    /// The full address of the request, as its client wrote it: scheme, host and path. Only the
+    /// path if the request has no host.
     pub(crate) fn location(&self) -> String {
         let path = self.head.uri.path();
         let host = self.headers().get(http::header::HOST);
@@ -105,12 +105,12 @@ impl RequestContext {
     /// The version that the request names.
     ///
     /// # Errors
-    /// `InvalidArgument` for what was never one.
+    /// `InvalidArgument` for malformed text.
     pub(crate) fn version(&self) -> Result<Option<VersionName>> {
         self.query.get("versionId").map(version_named).transpose()
     }
 
-    /// Whether the caller says that governance shall not stand in the way.
+    /// Whether the caller asks to bypass governance retention.
     pub(crate) fn bypasses(&self) -> Result<bool> {
         let value = header(self.headers(), "x-amz-bypass-governance-retention")?;
         Ok(value.is_some_and(|value| value.eq_ignore_ascii_case("true")))
@@ -122,7 +122,7 @@ impl RequestContext {
         body.ok_or_else(|| Refusal::new(Code::InternalError, "the body was read twice"))
     }
 
-    /// Refuses a write whose length nothing tells.
+    /// Refuses a write without a length.
     ///
     /// # Errors
     /// `MissingContentLength`.
@@ -135,19 +135,20 @@ impl RequestContext {
         Err(Refusal::new(Code::MissingContentLength, message))
     }
 
-    /// The whole body of a request that carries XML, verified against every digest it declares. It
-    /// is in memory before anybody knows whether the caller may do what it asks for, so callers
-    /// without a name get little room, each account a share, and all callers together a bounded one.
+    /// The whole body of a request with XML, verified against every digest that it declares. It is
+    /// in memory before the caller's rights are checked. So anonymous callers get little memory,
+    /// each account has a share, and the memory of all callers together is limited.
     ///
     /// # Errors
-    /// `MaxMessageLengthExceeded`, `AccessDenied` and `SlowDown` for want of room, `BadDigest`, and those of [`RequestBody::next`];
-    /// `InvalidRequest` when `must_declare` and nothing vouches for the body.
+    /// `MaxMessageLengthExceeded`, `AccessDenied` and `SlowDown` when there is no memory left,
+    /// `BadDigest`, and those of [`RequestBody::next`]; `InvalidRequest` when `must_declare` is set
+    /// and the body has no digest.
     pub(crate) async fn document(&mut self, must_declare: bool) -> Result<bytes::Bytes> {
         let declared = DeclaredDigests::read(self.headers())?;
         self.document_with(&declared, must_declare).await
     }
 
-    /// The same, where `x-amz-checksum-` headers are not about the body: those of
+    /// The same, for requests whose `x-amz-checksum-` headers are not about the body: those of
     /// CompleteMultipartUpload are about the object.
     ///
     /// # Errors
@@ -198,7 +199,7 @@ impl RequestContext {
     /// A number in the query string.
     ///
     /// # Errors
-    /// `InvalidArgument` when it is none or not in `range`.
+    /// `InvalidArgument` when it is malformed or not in `range`.
     pub(crate) fn number(
         &self,
         name: &'static str,

@@ -13,7 +13,7 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 /// The header with the id of the gateway process.
 pub const HOST_ID: HeaderName = HeaderName::from_static("x-amz-id-2");
 
-/// What names this process, and ids for requests that came without: those that did not pass a
+/// The name of this process, and ids for requests without one: those that did not come through a
 /// listener.
 pub(crate) struct RequestIds {
     key: u64,
@@ -37,7 +37,7 @@ impl RequestIds {
         RequestId::nth(self.key, self.count.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// What names this process.
+    /// The name of this process.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }

@@ -1,12 +1,12 @@
-//! What a request turned out to be, for logs and metrics.
+//! A summary of a request, for logs and metrics.
 
-/// What is known of a request once it was answered, as an extension of the answer: of one that was
-/// refused early, less.
+/// The summary of an answered request, stored as an extension of the answer. For a request that was
+/// refused early, some fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestSummary {
-    /// S3's name of what was asked for.
+    /// S3's name of the verb.
     pub verb: Option<&'static str>,
-    /// Who signed.
+    /// The user who signed.
     pub user: Option<String>,
     /// The bucket that was named.
     pub bucket: Option<String>,

@@ -1,6 +1,6 @@
-//! Which verb a request is. The list is closed: a sub-resource that is not in it is refused, and
-//! never taken for the plain resource, so that `?unknown` neither lists a bucket nor deletes an
-//! object.
+//! Recognising the verb of a request. The list is closed. A sub-resource that is not in it is
+//! refused and never taken for the plain resource. So `?unknown` neither lists a bucket nor deletes
+//! an object.
 
 use http::{HeaderMap, Method};
 
@@ -11,16 +11,17 @@ use crate::form::boundary_of;
 use crate::sigv4::Query;
 use crate::wire::{header, version_named};
 
-/// A bucket's configuration that Dewar does not have, and that S3 has a word for not having.
+/// A bucket configuration that Dewar does not have, and for which S3 has an answer when it is
+/// unset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Configuration {
-    /// An answer in XML: the state of a bucket for which nobody has said anything.
+    /// An answer in XML: the state of a bucket without this configuration.
     Unset(&'static str),
     /// An error: there is none.
     None(Code, &'static str),
 }
 
-/// What is to be done.
+/// The verb of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     ListBuckets,
@@ -74,7 +75,7 @@ pub(crate) enum Verb {
     ListParts,
 }
 
-/// Parameters that say how to sign or what to log, not what is meant: S3 ignores `x-…`.
+/// Parameters about signing or logging that do not change the verb: S3 ignores `x-…`.
 fn is_neutral(name: &str) -> bool {
     // The last five are of presigned URLs in Signature V2.
     name.get(..2)
@@ -104,7 +105,7 @@ const LIST: &[&str] = &[
     "start-after",
     "allow-unordered",
 ];
-/// What a form's success_action_redirect gets appended, which may lead to a listing.
+/// Parameters that are appended to a form's success_action_redirect, which may lead to a listing.
 const REDIRECTED: &[&str] = &["bucket", "key", "etag"];
 const LIST_UPLOADS: &[&str] = &[
     "uploads",
@@ -191,11 +192,11 @@ impl Verb {
         }
     }
 
-    /// Finds the verb.
+    /// Recognises the verb.
     ///
     /// # Errors
-    /// `NotImplemented` for what S3 has and Dewar has not, or nobody has; `MethodNotAllowed`,
-    /// `InvalidArgument`.
+    /// `NotImplemented` for verbs that Dewar does not have, and for unknown ones;
+    /// `MethodNotAllowed`, `InvalidArgument`.
     pub(crate) fn of(
         method: &Method,
         address: &Address,
@@ -213,7 +214,7 @@ impl Verb {
         found.ok_or_else(|| refuse(method, query))
     }
 
-    /// Whether the verb does anything with a body; the others leave it unread.
+    /// Whether the verb reads the body. The other verbs leave it unread.
     pub(crate) fn reads_body(self) -> bool {
         if let Self::Access(verb) = self {
             return verb.reads_body();
@@ -335,7 +336,7 @@ fn of_bucket(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
     })
 }
 
-/// The sub-resource that stands alone in the query string.
+/// The sub-resource that is alone in the query string.
 fn sub_resource(query: &Query) -> Option<&str> {
     let mut names = query
         .iter()
@@ -347,7 +348,7 @@ fn sub_resource(query: &Query) -> Option<&str> {
     }
 }
 
-/// Sub-resources that clients ask for by default, each alone in its query string.
+/// Sub-resources that clients request by default, each alone in its query string.
 fn bucket_configuration(query: &Query) -> Option<Verb> {
     let unset = |xml| Some(Verb::GetBucketConfiguration(Configuration::Unset(xml)));
     let none = |code, words| {

@@ -11,7 +11,7 @@ macro_rules! codes {
         pub enum Code { $($name,)* }
 
         impl Code {
-            /// The code as it stands in the answer.
+            /// The code in the answer.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }

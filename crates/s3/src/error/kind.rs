@@ -10,7 +10,7 @@ use super::{Code, Refusal};
 /// Seconds a client is asked to wait when Dewar is missing disks.
 const UNAVAILABLE_RETRY_SECS: u64 = 5;
 
-/// Which code an error kind has on the wire. No wildcard: a new kind must be decided on here.
+/// The wire code of an error kind. There is no wildcard: a new kind must be decided here.
 const fn code_of(kind: ErrorKind) -> Code {
     match kind {
         ErrorKind::NoSuchBucket => Code::NoSuchBucket,
@@ -57,8 +57,8 @@ const fn code_of(kind: ErrorKind) -> Code {
     }
 }
 
-/// What a client is told. Messages of denials, of disks and of defects stay inside: the first would
-/// tell what exists, the others how Dewar is built and where its disks are.
+/// The message for the client. Messages of denials, of disks and of defects stay internal. The
+/// first would reveal what exists, the others how Dewar is built and where its disks are.
 fn words(error: &Error) -> String {
     match error.kind() {
         ErrorKind::Denied => "Access Denied".into(),

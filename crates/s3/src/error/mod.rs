@@ -1,4 +1,4 @@
-//! What the door answers when it cannot do what was asked.
+//! Errors as S3 answers.
 
 mod code;
 mod kind;
@@ -13,7 +13,7 @@ pub use code::Code;
 pub(crate) use kind::credential_error;
 pub(crate) use xml::{push_element, push_name};
 
-/// A refusal: S3's code, words for the person, and the further elements S3 gives with some codes.
+/// A refusal: S3's code, a message for people, and the further elements that S3 adds to some codes.
 #[derive(Debug)]
 pub struct Refusal(Box<Inner>);
 

@@ -39,7 +39,7 @@ impl Refusal {
         format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{element}")
     }
 
-    /// The `Error` element alone, for an answer whose beginning is sent already.
+    /// The `Error` element alone, for an answer whose beginning has been sent already.
     pub(crate) fn to_element(&self, resource: &str, request_id: &str, host_id: &str) -> String {
         let mut xml = String::with_capacity(320);
         xml.push_str("<Error>");
@@ -56,15 +56,15 @@ impl Refusal {
     }
 }
 
-/// Appends an element with text, escaped. Characters that XML 1.0 cannot hold at all become
-/// U+FFFD, so that a hostile key cannot break the answer.
+/// Appends an element with escaped text. Characters that XML 1.0 does not allow become U+FFFD, so
+/// that a hostile key cannot break the answer.
 pub(crate) fn push_element(xml: &mut String, name: &str, text: &str) {
     push(xml, name, text, |xml, _| xml.push('\u{fffd}'));
 }
 
-/// The same for a name by which clients may ask again. What XML 1.0 cannot hold goes out as a
-/// reference, as in S3: strict readers refuse the document (and can ask for `encoding-type=url`), but
-/// none takes the name for another one.
+/// The same for a name that clients may send again. Characters that XML 1.0 cannot contain are
+/// written as references, as in S3. Strict readers refuse the document (and can ask for
+/// `encoding-type=url`), but none takes the name for another one.
 pub(crate) fn push_name(xml: &mut String, name: &str, text: &str) {
     push(xml, name, text, |xml, c| {
         xml.push_str(&format!("&#{};", u32::from(c)));

@@ -9,7 +9,7 @@ use super::multipart::{FormDecoder, FormStep, boundary_of};
 use super::policy::Policy;
 use super::read::FormFields;
 
-/// What a form decodes to: per part its head and its bytes; and whether it ended well.
+/// The decoded form: for each part its head and its bytes; and whether the form ended correctly.
 type DecodedForm = (Vec<(String, Vec<u8>)>, bool);
 
 fn run(boundary: &str, input: &Bytes, piece: usize) -> DecodedForm {
@@ -48,8 +48,8 @@ pub fn fuzz_multipart(data: &[u8]) {
     assert_eq!(run("B", &body, usize::MAX), run("B", &body, piece));
 }
 
-/// Fuzzes the policy document, as JSON and as what stands in the field: no input may panic, and
-/// an expired policy never allows anything.
+/// Fuzzes the policy document, as JSON and as the value of the field. No input may panic, and an
+/// expired policy never allows anything.
 pub fn fuzz_policy(data: &[u8]) {
     let fields = FormFields::default();
     let late = Timestamp::from_secs(u64::MAX);

@@ -1,9 +1,9 @@
-//! Browser uploads: a form in multipart/form-data whose fields say what the headers of a PUT say,
-//! and whose last part is the file (S3 API reference, "POST Object").
+//! Browser uploads: a form in multipart/form-data. Its fields correspond to the headers of a PUT,
+//! and its last part is the file (S3 API reference, "POST Object").
 //!
 //! The fields are read into memory within limits, then the file streams. The framing is decoded
-//! here and not by a library: multer 3 takes in what the connection has as long as it has
-//! something, so a fast sender fills the memory, and copies every byte.
+//! here and not by a library. The library multer 3 reads as long as the connection has data, so a
+//! fast sender fills the memory, and it copies every byte.
 
 mod fuzz;
 mod multipart;

@@ -7,7 +7,7 @@ use memchr::memmem;
 use crate::error::{Code, Refusal, Result};
 use crate::limits::{FORM_BOUNDARY_BYTES_MAX, FORM_PART_HEAD_BYTES_MAX};
 
-/// What a call of [`FormDecoder::step`] brought.
+/// The result of a call of [`FormDecoder::step`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum FormStep {
     /// A part begins.
@@ -45,9 +45,9 @@ pub struct FormDecoder {
     state: State,
     /// `\r\n--boundary`
     delimiter: Vec<u8>,
-    /// Input that cannot be decided on yet: less than a delimiter, or a part's head.
+    /// Input that cannot be classified yet: less than a delimiter, or a part's head.
     held: BytesMut,
-    /// A delimiter has been passed that is still to be told.
+    /// Whether a delimiter has been read that is not reported yet.
     at_boundary: bool,
 }
 
@@ -121,7 +121,7 @@ impl FormDecoder {
         }
     }
 
-    /// Goes on with `input`, of which it takes from the front what it has dealt with.
+    /// Continues with `input`, and removes the processed bytes from its front.
     ///
     /// # Errors
     /// `MalformedPOSTRequest`.
@@ -143,10 +143,10 @@ impl FormDecoder {
         }
     }
 
-    /// The input has ended.
+    /// Marks the end of the input.
     ///
     /// # Errors
-    /// `MalformedPOSTRequest` when the form has not.
+    /// `MalformedPOSTRequest` when the form is incomplete.
     pub fn end(&self) -> Result<()> {
         match self.state {
             State::Done => Ok(()),
@@ -181,7 +181,7 @@ impl FormDecoder {
         Ok(self.emit(data))
     }
 
-    /// The same while the last bytes that were seen may be the beginning of a delimiter.
+    /// The same while the last bytes that were read may be the beginning of a delimiter.
     fn content_around_held(&mut self, input: &mut Bytes) -> Option<FormStep> {
         let (held, whole) = (self.held.len(), self.delimiter.len());
         // With so many bytes more, a delimiter that begins in what is held is complete.
@@ -262,7 +262,7 @@ impl FormDecoder {
     }
 }
 
-/// How many bytes at the end of `data` could be the beginning of `delimiter`.
+/// The number of bytes at the end of `data` that could be the beginning of `delimiter`.
 fn partial_suffix(data: &[u8], delimiter: &[u8]) -> usize {
     let from = data.len().saturating_sub(delimiter.len() - 1);
     (from..data.len())

@@ -1,4 +1,5 @@
-//! The policy document of a browser upload: until when, and what the form may say.
+//! The policy document of a browser upload: its expiration, and the allowed values of the form's
+//! fields.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -156,7 +157,8 @@ impl Policy {
         self.length
     }
 
-    /// Checks the time, that every condition holds, and that every field and the bucket are covered by one.
+    /// Checks the expiration and every condition, and that every field and the bucket are covered
+    /// by a condition.
     ///
     /// # Errors
     /// `AccessDenied`.

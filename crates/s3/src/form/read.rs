@@ -49,8 +49,8 @@ impl FormFields {
         Ok(())
     }
 
-    /// Puts the file's name where the key says `${filename}`, without the directories that some
-    /// browsers send along.
+    /// Replaces `${filename}` in the key by the file's name, without directories, which some
+    /// browsers send.
     fn fill_in_file_name(&mut self) {
         let name = self.file_name.as_deref().unwrap_or_default();
         let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -154,8 +154,7 @@ impl FormUpload {
         self.received
     }
 
-    /// The next bytes of the file; `None` once file, form and body have ended and their lengths
-    /// are as they should be.
+    /// The next bytes of the file; `None` once file, form and body have ended with correct lengths.
     ///
     /// # Errors
     /// `EntityTooLarge`, `EntityTooSmall`, `MalformedPOSTRequest`, and those of

@@ -1,4 +1,4 @@
-//! Who may: policies, lists, ownership, the public access block, who pays.
+//! Verbs for access control: policies, lists, ownership, the public access block, payment.
 
 use dewar_auth::{BUCKET_POLICY_BYTES_MAX, PublicAccessBlock};
 use dewar_store::api::NewAcl;
@@ -221,7 +221,7 @@ async fn payment(door: &Door, verb: AccessVerb, context: &mut RequestContext) ->
     })
 }
 
-/// The list that a request asks for, in headers or as a document.
+/// The list that a request sets, in headers or as a document.
 async fn wanted_acl(context: &mut RequestContext) -> Result<NewAcl> {
     let in_headers = acl_of(context.headers())?;
     let bytes = context.document(false).await?;

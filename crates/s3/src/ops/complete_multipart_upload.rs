@@ -1,6 +1,6 @@
 //! CompleteMultipartUpload. Joining ten thousand parts may take longer than a client waits for a
-//! first byte. A completion that is not done after [`KEEP_ALIVE_INTERVAL`] is answered 200 with
-//! blanks until it is; an error then stands in the body, where S3's clients look for it.
+//! first byte. If the work takes longer than [`KEEP_ALIVE_INTERVAL`], the answer is 200 with blanks
+//! until it is done. An error is then in the body, where S3's clients look for it.
 
 use std::pin::Pin;
 
@@ -23,7 +23,7 @@ use crate::wire::{
 
 type Joining = Pin<Box<dyn Future<Output = Result<ObjectInfo, Error>> + Send>>;
 
-/// What the answer repeats of the request.
+/// The parts of the request that the answer repeats.
 struct EchoedFields {
     bucket: String,
     key: String,
@@ -88,7 +88,7 @@ enum CompletionStage {
     Waiting,
 }
 
-/// The answer while the joining goes on.
+/// The answer while the parts are being joined.
 fn keep_alive(joining: Joining, named: EchoedFields) -> Answer {
     let state = Some((CompletionStage::Declaration, joining, named));
     let body = stream::unfold(state, |state| async move {

@@ -1,5 +1,5 @@
-//! Sub-resources that clients ask for by default and that Dewar does not keep: each is answered
-//! with what S3 says about a bucket or object for which nobody has set it.
+//! Sub-resources that clients request by default and that Dewar does not store. Each is answered as
+//! S3 answers for a bucket or object on which they were never set.
 
 use http::StatusCode;
 

@@ -91,7 +91,7 @@ pub(super) fn copy_source(headers: &HeaderMap) -> Result<(ObjectRef, Option<Vers
     object_named(header(headers, "x-amz-copy-source")?.unwrap_or_default())
 }
 
-/// A condition on the source that says "not modified" fails a copy as any other does.
+/// A failed "not modified" condition on the source fails a copy like any other condition.
 pub(super) fn failed_source(error: dewar_types::Error) -> Refusal {
     if error.kind() == dewar_types::ErrorKind::NotModified {
         let message = "At least one of the pre-conditions you specified did not hold";
@@ -100,7 +100,7 @@ pub(super) fn failed_source(error: dewar_types::Error) -> Refusal {
     error.into()
 }
 
-/// Whether the copy has tags of its own instead of the source's.
+/// Whether the copy gets its own tags instead of the source's.
 fn replaces_tags(headers: &HeaderMap) -> Result<bool> {
     match header(headers, "x-amz-tagging-directive")? {
         None | Some("COPY") => Ok(false),

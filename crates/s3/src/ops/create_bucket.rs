@@ -61,7 +61,7 @@ pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<An
     Ok(answer)
 }
 
-/// What a CreateBucket says of the bucket.
+/// The body of a CreateBucket.
 struct BucketConfiguration {
     location: Option<String>,
     tags: TagList,
@@ -95,7 +95,7 @@ impl<'xml> Deserialize<'xml> for BucketConfiguration {
     }
 }
 
-/// Where the bucket shall be, if that is said: here.
+/// The location of the bucket, if the request has one. It must be this region.
 fn check_location(location: Option<String>, region: &str) -> Result<Option<String>> {
     match location {
         None => Ok(None),

@@ -79,7 +79,7 @@ pub(super) fn listed(text: &str, encode: bool) -> String {
 /// The upload id in the query string.
 ///
 /// # Errors
-/// `NoSuchUpload` for what was never one.
+/// `NoSuchUpload` for malformed text.
 pub(super) fn upload_id(context: &RequestContext) -> Result<UploadId> {
     let text = context.query.get("uploadId").unwrap_or_default();
     text.parse().map_err(|_| {

@@ -33,9 +33,9 @@ pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer
     Ok(answer)
 }
 
-/// The answer's body. Its first bytes are read before the head goes out, so that disks that are
-/// missing are an error with a code and not a connection that breaks; what fits into them needs no
-/// stream at all.
+/// The answer's body. Its first bytes are read before the head is sent. So missing disks cause an
+/// error with a code, and not a broken connection. Content that fits into the first bytes needs no
+/// stream.
 async fn send(mut download: Download) -> Result<Answer> {
     let length = download.range.len();
     if length == 0 {
@@ -63,12 +63,12 @@ async fn read_on(mut download: Download) -> Option<(Result<bytes::Bytes, Error>,
 pub(super) struct PartialRead {
     part: bool,
     range: bool,
-    /// Where this does not hold, the range did not count, and the whole is sent.
+    /// If this condition fails, the range is ignored and the whole object is sent.
     if_range: Option<IfRange>,
 }
 
 impl PartialRead {
-    /// What a request asks for.
+    /// The parameters of a request.
     pub(super) fn of(request: &GetRequest) -> Self {
         Self {
             part: request.part.is_some(),
@@ -84,7 +84,7 @@ impl PartialRead {
     }
 }
 
-/// What a GET or HEAD asks for.
+/// The parameters of a GET or HEAD.
 pub(super) fn read_request(context: &RequestContext) -> Result<GetRequest> {
     let headers = context.headers();
     let part = context.number("partNumber", 1..=PART_NUMBER_MAX)?;
@@ -103,7 +103,7 @@ pub(super) fn read_request(context: &RequestContext) -> Result<GetRequest> {
     })
 }
 
-/// Status and headers of an answer that carries, or to HEAD would carry, `range` of an object.
+/// Status and headers of an answer with `range` of an object, or of the answer to its HEAD.
 pub(super) fn head(
     context: &RequestContext,
     info: &ObjectInfo,
@@ -168,8 +168,8 @@ fn override_headers(context: &RequestContext, headers: &mut HeaderMap) -> Result
     Ok(())
 }
 
-/// Refusals that say something about the object: what a 304 has to repeat, and the size that a
-/// range missed.
+/// Refusals with information about the object: the headers that a 304 must repeat, and the object's
+/// size for an invalid range.
 pub(super) async fn explain(door: &Door, context: &RequestContext, error: Error) -> Refusal {
     let kind = error.kind();
     if matches!(kind, ErrorKind::NotFound | ErrorKind::DeleteMarker) {
@@ -220,7 +220,7 @@ pub(super) async fn explain(door: &Door, context: &RequestContext, error: Error)
     })
 }
 
-/// There is nothing to read, and perhaps a delete marker that says since when.
+/// The error for a missing object, or for a delete marker with its time.
 pub(super) fn absent(error: Error) -> Refusal {
     let marker = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
     let marker: Option<DeleteMarkerError> = marker.copied();

@@ -1,4 +1,4 @@
-//! GetObjectAttributes: what HEAD says, and the parts.
+//! GetObjectAttributes: the answer of HEAD, and the parts.
 
 use dewar_store::api::{AttributesRequest, ObjectChecksum, PartAttributes};
 use http::StatusCode;
@@ -18,7 +18,7 @@ const KNOWN: [&str; 5] = [
     "ObjectSize",
 ];
 
-/// What is asked for.
+/// The requested attributes.
 struct AttributeSelection(Vec<String>);
 
 impl AttributeSelection {

@@ -1,4 +1,4 @@
-//! The IAM API: a form with an `Action`, answered in XML of its own kind (IAM API reference,
+//! The IAM API: a form with an `Action`, answered in its own kind of XML (IAM API reference,
 //! "Making query requests").
 
 use std::collections::BTreeMap;
@@ -17,11 +17,11 @@ use crate::error::{Code, Refusal, push_element};
 use crate::sigv4::{decode_percent, encode_strict};
 use crate::wire::iso_date;
 
-/// Most items of a list that is asked for at once.
+/// Most items in one page of a list.
 const PAGE_ITEMS: usize = 1000;
 const IAM_XMLNS: &str = "https://iam.amazonaws.com/doc/2010-05-08/";
 
-/// What a client said.
+/// The parameters of a call.
 pub(crate) struct Form(BTreeMap<String, String>);
 
 /// Why it is not done: code, status and words.
@@ -161,7 +161,7 @@ impl Xml {
     }
 }
 
-/// Answers a call, whatever becomes of it.
+/// Answers a call, also with its errors.
 pub(crate) async fn call(store: &Store, caller: &Caller, bytes: &[u8], id: &str) -> Answer {
     let asked = Form::read(bytes);
     let action = asked.as_ref().ok().and_then(|form| form.get("Action"));
@@ -208,7 +208,7 @@ impl IamError {
     }
 }
 
-/// The answer to a call whose signature or form is refused, in the words of its protocol.
+/// The answer to a call whose signature or form is refused, in the format of its protocol.
 pub(crate) fn refused(refusal: &Refusal, id: &str) -> Answer {
     let code = match refusal.code() {
         Code::InvalidToken | Code::InvalidAccessKeyId => "InvalidClientTokenId",
@@ -587,7 +587,7 @@ async fn holders(
     Ok(true)
 }
 
-/// Names stand in their list as they are, not in elements of their own.
+/// Names are direct members of their list, without elements of their own.
 fn list_names(xml: &mut Xml, form: &Form, names: &[String]) {
     let max = form.get("MaxItems").and_then(|text| text.parse().ok());
     let from: usize = form

@@ -5,7 +5,7 @@ use dewar_store::{Identities, ProviderChange};
 use super::iam::{Form, IamResult, Xml};
 use crate::wire::iso_date;
 
-/// Most members of a list in a form; more are refused by what the list is for.
+/// Most members of a list in a form. Lists with more members are refused where they are used.
 const MEMBERS_MAX: usize = 1000;
 
 /// Answers a call about providers; false for every other.

@@ -10,7 +10,7 @@ use crate::error::{Code, Refusal, Result};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::wire::xml_date;
 
-/// Most buckets a client may ask for at once (S3: 10,000).
+/// Most buckets in one page (S3: 10,000).
 const BUCKETS_MAX: u32 = 10_000;
 
 pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {

@@ -1,5 +1,5 @@
-//! ListObjectVersions. Written by hand: S3 shows versions and delete markers in one sequence, by key
-//! and then by age, and a document type with a list of each would tear it apart.
+//! ListObjectVersions. It is written by hand: S3 lists versions and delete markers in one sequence,
+//! by key and then by age. A document type with separate lists could not keep this order.
 
 use dewar_store::api::{ListVersionsRequest, ListedVersion};
 

@@ -14,7 +14,7 @@ use crate::error::{Code, Refusal, Result};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::wire::xml_date;
 
-/// What both versions are asked alike.
+/// The parameters that both versions have.
 struct ListParameters {
     bucket: BucketRef,
     prefix: String,
@@ -193,7 +193,8 @@ fn is_xml(text: &str) -> bool {
     text.chars().all(holds)
 }
 
-/// Tokens say where to go on, in a form that invites nobody to make one up.
+/// Encodes a position as a continuation token. The form is opaque, so that clients do not construct
+/// one.
 fn to_token(next: &str) -> String {
     format!("1{}", URL_SAFE_NO_PAD.encode(next))
 }

@@ -1,5 +1,5 @@
-//! The verbs of S3, one file each: a verified request to a call of the store, its result to an
-//! answer. Documents are s3s's types, which read and write S3's XML.
+//! The verbs of S3, one file each. Each calls the store with a verified request and makes an answer
+//! of the result. Documents are s3s's types, which read and write S3's XML.
 
 mod abort_multipart_upload;
 mod access;
@@ -46,10 +46,10 @@ use crate::error::Result;
 pub(crate) use iam::{Form, call as iam, refused as iam_refused};
 pub(crate) use sts::{call as sts, is_unsigned_call};
 
-/// Does what the request asks for.
+/// Runs the verb of the request.
 ///
-/// The future of each verb is of its own size, on the heap: in one for all, each request would be as large
-/// as the largest, 32 KiB, which is copied at each level that awaits it.
+/// The future of each verb is boxed separately. In a single future, each request would be as large
+/// as the largest verb, 32 KiB, which is copied at each level that awaits it.
 pub(crate) fn call<'a>(
     door: &'a Door,
     verb: Verb,

@@ -1,5 +1,5 @@
-//! The documents of uploads in parts and of copies. They carry a checksum in an element that is named for its
-//! algorithm, and s3s knows only some of these.
+//! The documents of multipart uploads and of copies. They have a checksum in an element that is
+//! named after its algorithm, and s3s knows only some of these elements.
 
 use std::io::Write;
 
@@ -17,7 +17,7 @@ use crate::wire::xml_date;
 
 const XMLNS: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
 
-/// What the elements of checksums begin with; the algorithm follows.
+/// The prefix of the elements of checksums. The algorithm follows.
 const CHECKSUM: &str = "Checksum";
 
 /// Writes `<ChecksumNAME>value</ChecksumNAME>`.
@@ -109,10 +109,11 @@ impl<'xml> DeserializeContent<'xml> for NamedPart {
 }
 
 impl NamedParts {
-    /// The parts in the order of the list. A client that sent a part again may name it as often as it sent it.
+    /// The parts in the order of the list. If a client sent a part several times, it may list it as
+    /// often.
     ///
     /// # Errors
-    /// `MalformedXML` for a number that is none, `InvalidRequest` for a checksum that is none.
+    /// `MalformedXML` for a malformed number, `InvalidRequest` for a malformed checksum.
     pub(super) fn parts(self) -> Result<Vec<CompletePart>> {
         let mut parts: Vec<CompletePart> = Vec::with_capacity(self.0.len());
         for named in self.0 {
@@ -188,7 +189,7 @@ pub(super) struct CopyResult<'a> {
     pub(super) checksum: CopyChecksum<'a>,
 }
 
-/// What a copy shows of its checksum.
+/// The checksum that the answer to a copy shows.
 pub(super) enum CopyChecksum<'a> {
     /// That of an object, with its kind.
     Object(Option<&'a ObjectChecksum>),

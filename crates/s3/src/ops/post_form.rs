@@ -96,7 +96,7 @@ pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<An
     Ok(answer)
 }
 
-/// Fields that are named like headers, as headers; the rest is the form's own.
+/// Fields with the names of headers, as headers. The other fields belong to the form itself.
 fn as_headers(fields: &FormFields) -> Result<HeaderMap> {
     const KEPT: [&str; 8] = [
         "cache-control",
@@ -175,8 +175,8 @@ fn answer(
     answer
 }
 
-/// Where the browser goes next, with what became of its file. `None` for what is no address of a
-/// web page, which S3 ignores.
+/// The address that the browser is redirected to, with the result of the upload. `None` for text
+/// that is no web address, which S3 ignores.
 fn redirection(url: &str, object: &ObjectRef, info: &ObjectInfo) -> Option<String> {
     let parsed: Uri = url.parse().ok()?;
     if !matches!(parsed.scheme_str(), Some("http" | "https")) {

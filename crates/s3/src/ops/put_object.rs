@@ -51,7 +51,7 @@ pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<An
     Ok(written(&info, context.headers()))
 }
 
-/// The answer to a write: what it became.
+/// The answer to a write: the metadata of the new version.
 pub(super) fn written(info: &ObjectInfo, asked: &HeaderMap) -> Answer {
     let mut answer = empty_answer(StatusCode::OK);
     let headers = answer.headers_mut();

@@ -1,7 +1,7 @@
-//! STS: credentials for a while (AWS Security Token Service API reference, version 2011-06-15).
+//! STS: temporary credentials (AWS Security Token Service API reference, version 2011-06-15).
 //!
-//! Its calls come to the same address as IAM's, as forms. AssumeRoleWithWebIdentity is the one that
-//! nobody signs: the login token in it is the credential.
+//! Its calls use the same address as IAM's, as forms. AssumeRoleWithWebIdentity is unsigned: the
+//! login token in it is the credential.
 
 use dewar_auth::{Caller, CredentialError, Secret};
 use dewar_store::{AssumeRole, IssuedSession, Store, WebIdentity, caller_identity};
@@ -18,12 +18,12 @@ const XMLNS: &str = "https://sts.amazonaws.com/doc/2011-06-15/";
 /// Most members of a list in a form.
 const MEMBERS_MAX: usize = 100;
 
-/// Whether a form asks for something that is done without a signature.
+/// Whether a form has an action that needs no signature.
 pub(crate) fn is_unsigned_call(bytes: &[u8]) -> bool {
     Form::read(bytes).is_ok_and(|form| form.get("Action") == Some("AssumeRoleWithWebIdentity"))
 }
 
-/// Answers a call, whatever becomes of it.
+/// Answers a call, also with its errors.
 pub(crate) async fn call(store: &Store, caller: &Caller, bytes: &[u8], id: &str) -> Answer {
     let outcome = match Form::read(bytes) {
         Ok(form) => answer(store, caller, &form).await,

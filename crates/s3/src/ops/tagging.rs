@@ -17,7 +17,7 @@ use crate::wire::value_of;
 /// The tags in a document.
 ///
 /// # Errors
-/// `MalformedXML`; `InvalidTag` for one that stands twice, and for what is beyond the limits.
+/// `MalformedXML`; `InvalidTag` for a duplicate, and for tags beyond the limits.
 pub(super) fn tags_of_document(bytes: &[u8], max: usize) -> Result<Tags> {
     let asked: Tagging = document(bytes)?;
     TagList(asked.tag_set).checked(max)
@@ -42,10 +42,10 @@ impl<'xml> DeserializeContent<'xml> for TagList {
 }
 
 impl TagList {
-    /// The tags by their keys, at most so many.
+    /// The tags by their keys, at most `max`.
     ///
     /// # Errors
-    /// `InvalidTag` for one that stands twice, and for what is beyond the limits.
+    /// `InvalidTag` for a duplicate, and for tags beyond the limits.
     pub(super) fn checked(self, max: usize) -> Result<Tags> {
         let mut tags = Tags::new();
         for tag in self.0 {

@@ -19,8 +19,8 @@ use crate::error::{Code, Refusal, Result};
 use crate::limits::SINGLE_WRITE_BYTES_MAX;
 use crate::sigv4::{Seed, push_hex};
 
-/// A body as it comes from the connection. Whose client stands still ends with an [`io::Error`] of kind
-/// `TimedOut`: the deadline is the connection's.
+/// A body from the connection. If the client stalls, the body ends with an [`io::Error`] of kind
+/// `TimedOut`: the connection has the deadline.
 pub type WireBody = BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
 fn stands_still(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
@@ -28,7 +28,7 @@ fn stands_still(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool
     error.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }
 
-/// What the head of a request says about its body's length.
+/// The length and encoding of a request's body, as its head announces them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyHead {
     /// Bytes on the wire, when given.
@@ -40,11 +40,11 @@ pub struct BodyHead {
 }
 
 impl BodyHead {
-    /// Reads the headers.
+    /// Parses the headers.
     ///
     /// # Errors
     /// `InvalidRequest` for a length that is not a number, `NotImplemented` for a transfer coding
-    /// other than `chunked` (RFC 9112 section 6.1), whose bytes would be stored as they came.
+    /// other than `chunked` (RFC 9112 section 6.1), because its bytes would be stored encoded.
     pub fn read(headers: &HeaderMap) -> Result<Self> {
         let length = |name: &str| {
             let Some(value) = headers.get(name) else {
@@ -93,7 +93,7 @@ enum Decoder {
 /// A body that is read once, in slices, and verified to its end.
 pub struct RequestBody {
     wire: WireBody,
-    /// What came in the last frame and is not dealt with.
+    /// The unprocessed rest of the last frame.
     input: Bytes,
     decoder: Decoder,
     /// How many bytes of the object are to come, when that is known.
@@ -104,11 +104,11 @@ pub struct RequestBody {
 }
 
 impl RequestBody {
-    /// Wraps what comes from the connection. `seed` is where signatures within the body begin.
+    /// Wraps the body from the connection. `seed` is the first link of signatures within the body.
     ///
     /// # Errors
-    /// `InvalidRequest` when the mode needs chunk signatures and the request carries none to begin
-    /// from; `EntityTooLarge` when the announced length is.
+    /// `InvalidRequest` when the mode needs chunk signatures and the request has no first link;
+    /// `EntityTooLarge` when the announced length is too large.
     pub fn new(
         wire: WireBody,
         mode: PayloadMode,
@@ -153,7 +153,7 @@ impl RequestBody {
         }
     }
 
-    /// Lowers the largest size that is taken.
+    /// Lowers the largest accepted size.
     ///
     /// # Errors
     /// `EntityTooLarge` when the announced length is larger.
@@ -178,11 +178,11 @@ impl RequestBody {
     }
 
     /// The next bytes of the object, never empty; `None` once the body has ended and everything
-    /// announced about it held.
+    /// that was announced about it is verified.
     ///
     /// # Errors
     /// `IncompleteBody`, `RequestTimeout`, `EntityTooLarge`, `XAmzContentSHA256Mismatch`, and those
-    /// of [`ChunkedDecoder::step`]. The body is of no use after an error.
+    /// of [`ChunkedDecoder::step`]. The body must not be used after an error.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
             if let Some(data) = self.decode()? {
@@ -229,8 +229,8 @@ impl RequestBody {
         }
     }
 
-    /// Reads on without looking at what comes, at most `bytes` and for `deadline`, so that a
-    /// client that writes before it reads gets to the answer.
+    /// Reads and discards at most `bytes`, for at most `deadline`, so that a client that writes
+    /// before it reads sees the answer.
     pub async fn drain(&mut self, bytes: u64, deadline: Duration) {
         let read = async {
             let mut left = bytes;

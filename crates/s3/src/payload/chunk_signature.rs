@@ -10,7 +10,8 @@ use crate::sigv4::{Seed, push_hex};
 /// SHA-256 of nothing, in hexadecimal.
 const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// Verifies each chunk against the one before it, the first against the request's signature.
+/// Verifies the signature of each chunk, which includes the signature before it. The first includes
+/// the request's.
 pub struct ChunkSigner {
     seed: Seed,
     chunk: Context,
@@ -31,7 +32,7 @@ impl ChunkSigner {
         self.chunk.update(data);
     }
 
-    /// Ends the current chunk, whose header carried `signature`.
+    /// Ends the current chunk with the `signature` of its header.
     ///
     /// # Errors
     /// `SignatureDoesNotMatch`.

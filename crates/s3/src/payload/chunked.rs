@@ -7,8 +7,8 @@
 //! trailer = name ":" value CRLF        the last one may be x-amz-trailer-signature
 //! ```
 //!
-//! Clients differ at the end: the line end before a trailer signature may be `\n\r\n`, and the
-//! last empty line may be missing. Both are taken; anything else that is out of place is an error.
+//! Clients differ at the end: the line end before a trailer signature may be `\n\r\n`, and the last
+//! empty line may be missing. Both are accepted. Any other deviation is an error.
 
 use bytes::{Buf, Bytes};
 
@@ -20,7 +20,7 @@ use crate::sigv4::{hex_digit, parse_hex_32};
 
 const TRAILER_SIGNATURE: &[u8] = b"x-amz-trailer-signature:";
 
-/// What a call of [`ChunkedDecoder::step`] brought.
+/// The result of a call of [`ChunkedDecoder::step`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum ChunkedStep {
     /// Bytes of the object.
@@ -41,7 +41,7 @@ enum State {
     Done,
 }
 
-/// Decodes one body. Feed it with [`ChunkedDecoder::step`], then say [`ChunkedDecoder::end`].
+/// Decodes one body. Call [`ChunkedDecoder::step`] with its bytes, then [`ChunkedDecoder::end`].
 pub struct ChunkedDecoder {
     state: State,
     /// The line that is being read, at most [`CHUNK_HEADER_BYTES_MAX`] or
@@ -66,8 +66,8 @@ fn incomplete() -> Refusal {
 }
 
 impl ChunkedDecoder {
-    /// A decoder for a body whose chunks are signed when there is a `signer`, and which may end
-    /// in trailers.
+    /// A decoder for a body. Its chunks are signed if there is a `signer`, and it may end in
+    /// trailers.
     #[must_use]
     pub fn new(signer: Option<ChunkSigner>, with_trailers: bool) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Goes on with `input`, of which it takes from the front what it has dealt with.
+    /// Continues with `input`, and removes the processed bytes from its front.
     ///
     /// # Errors
     /// `InvalidRequest` for broken framing, `SignatureDoesNotMatch`, `MalformedTrailerError`. The
@@ -128,11 +128,11 @@ impl ChunkedDecoder {
         })
     }
 
-    /// The input has ended.
+    /// Marks the end of the input.
     ///
     /// # Errors
-    /// `IncompleteBody` when the body has not; those of [`ChunkedDecoder::step`] for a last line
-    /// without line end.
+    /// `IncompleteBody` when the body is incomplete; those of [`ChunkedDecoder::step`] for a last
+    /// line without line end.
     pub fn end(&mut self) -> Result<()> {
         match self.state {
             State::Done => Ok(()),

@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use super::chunked::{ChunkedDecoder, ChunkedStep};
 
-/// Runs a decoder over `input` in pieces of `piece` bytes; the data, and whether it ended well.
+/// Runs a decoder over `input` in pieces of `piece` bytes. Returns the data, and whether it ended
+/// correctly.
 fn run(input: &Bytes, piece: usize, with_trailers: bool) -> (Vec<u8>, bool) {
     let mut decoder = ChunkedDecoder::new(None, with_trailers);
     let mut data = Vec::new();
@@ -26,8 +27,8 @@ fn run(input: &Bytes, piece: usize, with_trailers: bool) -> (Vec<u8>, bool) {
     (data, ended)
 }
 
-/// Fuzzes the decoder: the first byte says how the input is split and whether trailers are
-/// expected. No input may panic, and how the input is split must not change the outcome.
+/// Fuzzes the decoder. The first byte decides the split of the input and whether trailers are
+/// expected. No input may panic, and the split must not change the result.
 pub fn fuzz_aws_chunked(data: &[u8]) {
     let Some((&control, body)) = data.split_first() else {
         return;

@@ -1,10 +1,10 @@
 //! The body of a request: decoded and verified while it streams.
 //!
-//! What the head says decides the mode ([`PayloadMode`]); [`RequestBody`] then hands out the
-//! object's own bytes in the slices in which they arrived, without copying. It says "end" only
-//! when everything that was announced held: the length, the SHA-256 of the payload, every chunk's
-//! signature, the trailers' signature. **Until then nothing may be committed**: bytes are handed
-//! out before the signature or digest that covers them has been seen.
+//! The head of the request decides the mode ([`PayloadMode`]). [`RequestBody`] then yields the
+//! object's own bytes in the slices in which they arrived, without copying. It reports the end only
+//! after everything that was announced is verified: the length, the SHA-256 of the payload, every
+//! chunk's signature, the trailers' signature. **Until then nothing may be committed**: bytes are
+//! yielded before the signature or digest that covers them has arrived.
 //!
 //! Memory: one incoming frame, one chunk header line or trailer line, at most
 //! [`crate::limits::TRAILERS_MAX`] trailers. Nothing grows with the size of the body, of a chunk,

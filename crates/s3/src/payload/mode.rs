@@ -3,7 +3,7 @@
 use crate::error::{Code, Refusal, Result};
 use crate::sigv4::parse_hex_32;
 
-/// What `x-amz-content-sha256` says about the body.
+/// The kind of body that `x-amz-content-sha256` announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadMode {
     /// The body is the object, and has this SHA-256.
@@ -55,8 +55,8 @@ impl PayloadMode {
     }
 }
 
-/// A Content-Encoding without `aws-chunked`, which says how the body came and not what the object
-/// is. `None` when nothing else was in it.
+/// A Content-Encoding without `aws-chunked`, which describes the transfer and not the object.
+/// `None` when nothing else was in it.
 #[must_use]
 pub fn strip_aws_chunked(encoding: &str) -> Option<String> {
     let framed = |coding: &str| coding.trim().eq_ignore_ascii_case("aws-chunked");

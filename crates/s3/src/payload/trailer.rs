@@ -46,7 +46,7 @@ impl Trailers {
         Ok(())
     }
 
-    /// What the trailers' signature covers: `name:value\n` each.
+    /// The signed text of the trailers: `name:value\n` each.
     pub(super) fn canonical(&self) -> String {
         let mut out = String::new();
         for (name, value) in self.iter() {

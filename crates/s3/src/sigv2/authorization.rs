@@ -22,7 +22,7 @@ impl AuthorizationV2 {
     /// Parses the header's value.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is not of the form.
+    /// `InvalidArgument` for malformed text.
     pub fn parse(value: &str) -> Result<Self> {
         let malformed = || {
             let message = "AWS authorization header is invalid. Expected AwsAccessKeyId:signature";

@@ -1,4 +1,4 @@
-//! What Signature V2 signs: the string of a request, the same for headers and presigned URLs but for
+//! The string to sign of Signature V2. It is the same for headers and presigned URLs, except for
 //! the line with the date.
 
 use http::header::{CONTENT_TYPE, HeaderName};
@@ -7,7 +7,7 @@ use http::request::Parts;
 use crate::error::{Code, Refusal, Result};
 use crate::sigv4::Query;
 
-/// Parameters that are part of what is signed.
+/// The signed parameters.
 const SIGNED: &[&str] = &[
     "accelerate",
     "acl",
@@ -44,7 +44,7 @@ const SIGNED: &[&str] = &[
     "website",
 ];
 
-/// Parameters that are not signed and may be there: the signature's own, the page of a listing,
+/// Unsigned parameters that are allowed: those of the signature itself, of the page of a listing,
 /// and headers that botocore repeats.
 const UNSIGNED: &[&str] = &[
     "AWSAccessKeyId",
@@ -72,8 +72,8 @@ const UNSIGNED: &[&str] = &[
 ];
 
 /// # Errors
-/// `AccessDenied` for a parameter that the signature does not cover and that says more than which
-/// page is meant.
+/// `AccessDenied` for a parameter that the signature does not cover, except those that only select
+/// a page.
 pub(super) fn check_parameters(query: &Query) -> Result<()> {
     let known =
         |name: &str| SIGNED.contains(&name) || UNSIGNED.contains(&name) || name.starts_with("x-");
@@ -86,9 +86,9 @@ pub(super) fn check_parameters(query: &Query) -> Result<()> {
     }
 }
 
-/// What may have been signed, with each of these lines for the date. `bucket` stands before the path
-/// when it is in the host. A path that is a bucket alone is signed with a slash behind it by some,
-/// botocore among them.
+/// The possible strings to sign, with each of these lines for the date. `bucket` is put before the
+/// path if it comes from the host. Some clients, botocore among them, sign the path of a bucket
+/// with a slash behind it.
 pub(super) fn strings_to_sign(
     head: &Parts,
     query: &Query,

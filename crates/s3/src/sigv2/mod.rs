@@ -1,9 +1,10 @@
-//! AWS Signature Version 2, in the Authorization header, in presigned URLs and in browser forms:
-//! boto3 signs the latter two with it unless its user says otherwise, and older clients everything.
+//! AWS Signature Version 2, in the Authorization header, in presigned URLs and in browser forms.
+//! boto3 uses it by default for the latter two, and older clients for everything.
 //!
-//! HMAC-SHA1 is not broken, but V2 signs less than V4: neither host nor most parameters, nor the
-//! body but for its Content-MD5. So a V2 request may carry only parameters that are signed, or that
-//! choose a page of a listing, and the IAM API, whose calls are bodies, is not open to it.
+//! HMAC-SHA1 is not broken, but V2 signs less than V4. It does not sign the host, most parameters,
+//! or the body, except for its Content-MD5. So the only unsigned parameters that a V2 request may
+//! have are those that select a page of a listing. The IAM API, whose calls are bodies, does not
+//! accept V2.
 
 mod authorization;
 mod canonical;

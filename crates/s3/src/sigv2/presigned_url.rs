@@ -30,10 +30,10 @@ impl PresignedUrlV2 {
         query.has("Signature") || query.has("AWSAccessKeyId")
     }
 
-    /// Takes the parameters from a query string.
+    /// Reads the parameters from a query string.
     ///
     /// # Errors
-    /// `AccessDenied` when one is missing or broken, or when there are parameters that the
+    /// `AccessDenied` when one is missing or malformed, or when there are parameters that the
     /// signature does not cover.
     pub fn parse(query: &Query) -> Result<Self> {
         let get = |name| query.get(name).filter(|value| !value.is_empty());
@@ -60,7 +60,7 @@ impl PresignedUrlV2 {
     }
 
     /// # Errors
-    /// `AccessDenied` when it has expired, or is to expire later than any presigned URL may.
+    /// `AccessDenied` when it has expired, or when its expiry exceeds the limit for presigned URLs.
     pub(crate) fn check_time(&self, now: Timestamp) -> Result<()> {
         let now = now.secs();
         if self.expires_secs > now.saturating_add(PRESIGNED_SECS_MAX + CLOCK_SKEW_SECS_MAX) {
@@ -75,7 +75,7 @@ impl PresignedUrlV2 {
             .element("ServerTime", text(now).unwrap_or_default()))
     }
 
-    /// What may have been signed.
+    /// The possible strings to sign.
     pub(crate) fn strings_to_sign(
         &self,
         head: &Parts,

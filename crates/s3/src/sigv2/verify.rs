@@ -12,22 +12,23 @@ use crate::sigv4::{
     header_date, mismatch, single,
 };
 
-/// A key and what it signs, before any secret is known.
+/// A key and the data that it signs, before any secret is known.
 struct Proof<'a> {
     access_key: &'a str,
     /// The session token that goes with the key.
     token: Option<&'a str>,
     signature: &'a str,
-    /// The strings that may have been signed; the first is told when none was.
+    /// The possible strings to sign. If none matches, the first is reported.
     strings: Vec<String>,
 }
 
 impl Verifier {
-    /// Order: the header is parsed, the date compared with the clock, then the key looked up and the
-    /// signature compared in constant time. The body is vouched for by Content-MD5 or not at all.
+    /// Order: the header is parsed, the date compared with the clock, then the key looked up and
+    /// the signature compared in constant time. The body is verified only if the request has a
+    /// Content-MD5.
     ///
     /// # Errors
-    /// S3's code for each way in which a signature can be wrong.
+    /// S3's code for each kind of wrong signature.
     pub(crate) async fn verify_header_v2(
         &self,
         head: &Parts,
@@ -49,10 +50,11 @@ impl Verifier {
         self.prove_v2(head, &proof).await
     }
 
-    /// Order: the query string is parsed, its end compared with the clock, then as for the header.
+    /// Order: the query string is parsed, its expiry compared with the clock, then as for the
+    /// header.
     ///
     /// # Errors
-    /// S3's code for each way in which a signature can be wrong.
+    /// S3's code for each kind of wrong signature.
     pub(crate) async fn verify_presigned_v2(
         &self,
         head: &Parts,
@@ -73,7 +75,7 @@ impl Verifier {
         self.prove_v2(head, &proof).await
     }
 
-    /// Calls of IAM and STS have their meaning in the body, which V2 does not sign.
+    /// Refuses V2 for calls of IAM and STS, whose content is in the body, which V2 does not sign.
     fn check_takes_v2(&self) -> Result<()> {
         if self.serves_s3() {
             return Ok(());
@@ -107,8 +109,8 @@ impl Verifier {
     }
 }
 
-/// What may stand in the line of the date. With `x-amz-date`, which is signed among the headers,
-/// nothing; but botocore puts the Date header there even then.
+/// The possible values of the date line. With `x-amz-date`, which is signed among the headers, it
+/// is empty. But botocore puts the Date header there even then.
 fn dates(headers: &HeaderMap) -> Result<Vec<&str>> {
     let date = single(headers, &DATE)?;
     Ok(match (single(headers, &AMZ_DATE)?, date) {

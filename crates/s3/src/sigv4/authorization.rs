@@ -11,7 +11,7 @@ pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// `AWS4-HMAC-SHA256 Credential=…, SignedHeaders=…, Signature=…`, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorization {
-    /// Who signs, for where.
+    /// The access key and the credential scope.
     pub scope: CredentialScope,
     /// The names of the signed headers, lower case, in the signer's order.
     pub signed_headers: SignedHeaders,
@@ -24,7 +24,7 @@ pub struct Authorization {
 pub struct SignedHeaders(String);
 
 impl SignedHeaders {
-    /// Parses `host;x-amz-date`. `None` when it is empty or too long, holds a name twice, or a
+    /// Parses `host;x-amz-date`. `None` when it is empty or too long, or has a duplicate name, or a
     /// name that is not a lower-case token.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut names: Vec<&str> = text.split(';').collect();
@@ -62,8 +62,8 @@ impl Authorization {
     /// Parses the header's value.
     ///
     /// # Errors
-    /// `InvalidArgument` for another scheme, `InvalidRequest` for a signature that Dewar does not
-    /// know (V4A), `AuthorizationHeaderMalformed` else.
+    /// `InvalidArgument` for another scheme, `InvalidRequest` for an unsupported signature (V4A),
+    /// otherwise `AuthorizationHeaderMalformed`.
     pub fn parse(value: &str) -> Result<Self> {
         let malformed = |what: &str| CredentialLocation::Header.malformed(what);
         if value.len() > AUTHORIZATION_BYTES_MAX {

@@ -10,7 +10,7 @@ use super::query::Query;
 use super::scope::CredentialScope;
 use crate::error::{Code, Refusal, Result};
 
-/// What of a request is signed.
+/// The signed parts of a request.
 #[derive(Clone, Copy)]
 pub(super) struct SignedParts<'a> {
     pub(super) method: &'a Method,
@@ -27,13 +27,13 @@ pub(super) struct SignedParts<'a> {
     pub(super) payload: &'a str,
 }
 
-/// How the path stands in the canonical request.
+/// The form of the path in the canonical request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathForm {
-    /// Decoded and encoded anew, once and without normalising `//` or `..`: S3's rule.
+    /// Decoded and encoded again, once and without normalising `//` or `..`: S3's rule.
     Encoded,
-    /// As it was sent. Signers that leave characters like `!` or `(` plain in the path sign them
-    /// plain too, botocore's S3 signer among them.
+    /// As it was sent. Signers that leave characters like `!` or `(` unescaped in the path also
+    /// sign them unescaped, botocore's S3 signer among them.
     AsSent,
 }
 

@@ -40,7 +40,7 @@ impl RequestDate {
         })
     }
 
-    /// Parses what stands in a Date header: the form above, or RFC 9110's.
+    /// Parses a Date header: the form above, or RFC 9110's.
     #[must_use]
     pub fn parse_header(text: &str) -> Option<Self> {
         Self::parse(text).or_else(|| {

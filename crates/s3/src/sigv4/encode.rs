@@ -35,7 +35,7 @@ pub fn encode_path(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Decodes `%XX`. `None` when an escape is cut short or not hexadecimal.
+/// Decodes `%XX`. `None` when an escape is truncated or not hexadecimal.
 #[must_use]
 pub fn decode_percent(text: &str) -> Option<Cow<'_, [u8]>> {
     decode(text.as_bytes(), false)

@@ -23,8 +23,8 @@ pub fn fuzz_authorization(data: &[u8]) {
     }
 }
 
-/// Fuzzes path and query string of a presigned URL, separated by the first `?`: no input may
-/// panic, and the canonical request is one line per part whatever the input holds.
+/// Fuzzes path and query string of a presigned URL, separated by the first `?`. No input may panic,
+/// and the canonical request has one line per part for every input.
 pub fn fuzz_presigned(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

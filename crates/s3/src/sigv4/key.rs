@@ -1,4 +1,4 @@
-//! Signing keys: derived from a secret for one day, region and service, and remembered.
+//! Signing keys: derived from a secret for one day, region and service, and cached.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -51,8 +51,8 @@ struct CachedSigningKey {
     key: SigningKey,
 }
 
-/// Derived keys by access key, day, region and service. An entry serves only the revision of the
-/// access key that it was derived from, so a changed or disabled secret never signs on; at most
+/// Derived keys by access key, day, region and service. An entry is valid only for the revision of
+/// the access key from which it was derived, so a changed or disabled secret stops working. At most
 /// [`SIGNING_KEYS_MAX`] are kept.
 #[derive(Default)]
 pub struct SigningKeys {

@@ -1,11 +1,10 @@
-//! AWS Signature Version 4: who signed a request, in any of the three ways S3 has.
+//! AWS Signature Version 4: verifies the signature of a request, in the three ways that S3 has.
 //!
-//! Order: the credential (header, query string or form) is parsed without touching any secret;
-//! date, region and service are checked; the access key is looked up; the canonical request is
-//! built from the bytes as they were received and its signature compared in constant time. Only
-//! then does a [`VerifiedSignature`] exist. Nothing here reads the body: its digest, or the signatures of its
-//! chunks, are verified by [`crate::payload`] while it streams, with the [`Seed`] that is returned
-//! here.
+//! Order: The credential (header, query string or form) is parsed without using any secret. Date,
+//! region and service are checked. The access key is looked up. The canonical request is built from
+//! the received bytes, and its signature is compared in constant time. Only then does a [`VerifiedSignature`]
+//! exist. The body is not read here. [`crate::payload`] verifies its digest, or the signatures of
+//! its chunks, while it streams, with the [`Seed`] that is returned here.
 //!
 //! Cancellation: dropping the future at any point leaves nothing behind.
 

@@ -14,11 +14,11 @@ use crate::form::{FormFields, Policy};
 use crate::limits::{ACCESS_KEY_BYTES_MAX, CLOCK_SKEW_SECS_MAX, PRESIGNED_SECS_MAX};
 use crate::sigv2;
 
-/// Verifies the signature of a form. `None` when it carries neither policy nor signature: nobody
-/// sent it. The policy that is returned is signed but has not been compared with the fields yet.
+/// Verifies the signature of a form. `None` when it has neither policy nor signature: it is
+/// anonymous. The returned policy is signed but has not been compared with the fields yet.
 ///
 /// # Errors
-/// S3's code for each way in which a signature can be wrong.
+/// S3's code for each kind of wrong signature.
 pub async fn verify_form(
     verifier: &Verifier,
     form: &FormFields,
@@ -91,7 +91,7 @@ async fn verify_form_v2(
     Ok((key, Policy::parse(document)?))
 }
 
-/// A form may be filled in long after it was signed, but not for longer than a signing key lives.
+/// A form may be submitted long after it was signed, but only as long as a signing key is valid.
 fn check_age(date: &RequestDate, now: Timestamp) -> Result<()> {
     let (signed, now) = (date.secs(), now.secs());
     if signed > now + CLOCK_SKEW_SECS_MAX {

@@ -8,18 +8,18 @@ use super::date::RequestDate;
 use super::encode::{encode_path, encode_strict, push_hex};
 use super::key::SigningKey;
 
-/// What an address is to be good for.
+/// The request that a presigned URL allows.
 #[derive(Clone, Copy, Debug)]
 pub struct PresignRequest<'a> {
     /// `GET`, `PUT`.
     pub method: &'a str,
-    /// Where the door is, `https://HOST[:PORT]`.
+    /// The address of the S3 server, `https://HOST[:PORT]`.
     pub endpoint: &'a str,
     /// The region that signatures are for.
     pub region: &'a str,
     /// `/bucket/key`.
     pub path: &'a str,
-    /// Who signs.
+    /// The access key that signs.
     pub access_key: &'a str,
     /// When.
     pub now: Timestamp,
@@ -27,7 +27,7 @@ pub struct PresignRequest<'a> {
     pub seconds: u64,
 }
 
-/// The address; `None` for an endpoint without a host, or a time beyond all calendars.
+/// The URL; `None` for an endpoint without a host, or a time out of range.
 #[must_use]
 pub fn presign(what: &PresignRequest<'_>, secret: &Secret) -> Option<String> {
     let (scheme, host) = what.endpoint.trim_end_matches('/').split_once("://")?;

@@ -10,13 +10,13 @@ use super::scope::{CredentialLocation, CredentialScope};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::{CLOCK_SKEW_SECS_MAX, PRESIGNED_SECS_MAX};
 
-/// The parameter that is not part of what is signed.
+/// The one parameter that is not signed.
 pub(super) const SIGNATURE: &str = "X-Amz-Signature";
 
 /// The `X-Amz-…` parameters of a presigned URL, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresignedUrl {
-    /// Who signs, for where.
+    /// The access key and the credential scope.
     pub scope: CredentialScope,
     /// When it was signed.
     pub date: RequestDate,
@@ -33,16 +33,16 @@ fn refuse(message: &'static str) -> Refusal {
 }
 
 impl PresignedUrl {
-    /// Whether a query string carries a signature of this kind, whole or in part.
+    /// Whether a query string has a signature of this kind, complete or not.
     #[must_use]
     pub fn is_in(query: &Query) -> bool {
         query.has("X-Amz-Algorithm") || query.has(SIGNATURE) || query.has("X-Amz-Credential")
     }
 
-    /// Takes the parameters from a query string.
+    /// Reads the parameters from a query string.
     ///
     /// # Errors
-    /// `AuthorizationQueryParametersError`; `AccessDenied` for a time that cannot be.
+    /// `AuthorizationQueryParametersError`; `AccessDenied` for an invalid time.
     pub fn parse(query: &Query) -> Result<Self> {
         let get = |name| {
             query.get(name).ok_or_else(|| {
@@ -94,8 +94,8 @@ impl PresignedUrl {
     }
 
     /// # Errors
-    /// `AccessDenied` when `now` lies outside the time for which it was signed, give or take the
-    /// clock skew at its beginning.
+    /// `AccessDenied` when `now` is outside the signed period, with the allowed clock skew at its
+    /// beginning.
     pub(super) fn check_time(&self, now: Timestamp) -> Result<()> {
         let (signed, now) = (self.date.secs(), now.secs());
         if signed > now + CLOCK_SKEW_SECS_MAX {

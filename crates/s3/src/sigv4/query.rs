@@ -4,7 +4,7 @@ use super::encode::{decode_query, encode_strict};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::QUERY_PARAMETERS_MAX;
 
-/// The parameters of a query string in the order they came, decoded. No name is there twice.
+/// The decoded parameters of a query string in their order, without duplicate names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     pairs: Vec<(String, String)>,
@@ -14,9 +14,9 @@ impl Query {
     /// Parses a query string without its `?`.
     ///
     /// # Errors
-    /// `InvalidURI` for broken escapes and text that is not UTF-8, `InvalidArgument` for too many
-    /// parameters or one given twice: which of two counts would be a guess, and the guess of the
-    /// signer may be the other one.
+    /// `InvalidURI` for broken escapes and text that is not UTF-8; `InvalidArgument` for too many
+    /// parameters, and for a duplicate parameter, because the signer may have meant the other
+    /// value.
     pub fn parse(query: Option<&str>) -> Result<Self> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         let parts = query.unwrap_or_default().split('&');

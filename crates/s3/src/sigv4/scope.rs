@@ -3,10 +3,10 @@
 use crate::error::{Code, Refusal, Result};
 use crate::limits::ACCESS_KEY_BYTES_MAX;
 
-/// What is expected where the region does not matter.
+/// The expected region where the region does not matter.
 pub(super) const ANY_REGION: &str = "*";
 
-/// Where a credential stands; decides which code a malformed one has.
+/// The place of a credential. It decides the error code for a malformed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CredentialLocation {
     /// The Authorization header.
@@ -51,7 +51,7 @@ pub struct CredentialScope {
 }
 
 impl CredentialScope {
-    /// Parses a credential. The access key may itself hold slashes, so it is read from the right.
+    /// Parses a credential from the right, because the access key itself may contain slashes.
     pub(super) fn parse(text: &str, location: CredentialLocation) -> Result<Self> {
         let wrong = || {
             location.malformed(
@@ -113,7 +113,7 @@ impl CredentialScope {
         Ok(())
     }
 
-    /// The scope without the access key, as it stands in the string to sign.
+    /// Appends the scope without the access key, as in the string to sign.
     pub(super) fn push_to(&self, out: &mut String) {
         for part in [&self.day, &self.region, &self.service] {
             out.push_str(part);

@@ -30,14 +30,14 @@ pub(crate) const SECURITY_TOKEN: HeaderName = HeaderName::from_static("x-amz-sec
 pub struct VerifiedSignature {
     /// The access key that signed.
     pub key: AccessKey,
-    /// The payload as the signer named it: a digest or a mode. `None` when nothing was said,
-    /// which only a presigned URL may do.
+    /// The payload as the signer declared it: a digest or a mode. `None` without a declaration,
+    /// which only a presigned URL may lack.
     pub payload: Option<String>,
-    /// What signatures within the body continue from; only header signatures have it.
+    /// The first link for signatures within the body; only header signatures have it.
     pub seed: Option<Seed>,
 }
 
-/// Where a body's chunk signatures begin.
+/// The start of the chain of a body's chunk signatures.
 #[derive(Clone)]
 pub struct Seed {
     pub(crate) key: SigningKey,
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Seed {
     }
 }
 
-/// Who a request claims to come from, after verification.
+/// The identity that a request claims, after verification.
 #[derive(Debug)]
 pub enum SignatureCheck {
     /// No signature at all.
@@ -69,11 +69,11 @@ pub struct Verifier {
     pub(super) keys: SigningKeys,
     pub(super) region: String,
     pub(super) service: &'static str,
-    /// Whether a signature may be for any region: STS's clients choose their own.
+    /// Whether a signature may be for any region: clients of STS choose their own.
     any_region: bool,
 }
 
-/// A credential and what it signs, before any secret is known.
+/// A credential and the data that it signs, before any secret is known.
 struct Proof<'a> {
     location: CredentialLocation,
     /// The session token that goes with the key.
@@ -128,13 +128,11 @@ impl Verifier {
     }
 
     /// Verifies the signature in the head of a request, in its Authorization header or its query
-    /// string. The body is not needed and not touched.
+    /// string. It does not read the body. `bucket` is the bucket in the host name, which Signature
+    /// V2 includes.
     ///
     /// # Errors
-    /// S3's code for each way in which a signature can be wrong; `InternalError` when keys cannot
-    /// be looked up.
-    ///
-    /// `bucket` is that in front of the host name, which Signature V2 wants to know.
+    /// S3's code for each kind of wrong signature; `InternalError` when keys cannot be looked up.
     pub async fn verify(
         &self,
         head: &Parts,
@@ -295,7 +293,7 @@ impl Verifier {
         self.key(&scope.access_key, token).await
     }
 
-    /// The key of an id; with a token, that of the session, which must be the one that signs.
+    /// The key of an id. With a token, the key of the session, which must be the key that signs.
     pub(crate) async fn key(&self, id: &str, token: Option<&str>) -> Result<AccessKey> {
         if let Some(token) = token {
             let key = self.credentials.session(token).await?;
@@ -352,8 +350,9 @@ pub(crate) fn header_date(headers: &HeaderMap) -> Result<RequestDate> {
     })
 }
 
-/// The host and every header that S3 acts upon must be signed, or whoever carries the request
-/// could add to it. The payload's digest is exempt: it is part of the canonical request anyway.
+/// Checks that the host and every header with an effect in S3 is signed. Otherwise a proxy could
+/// add such headers to the request. The payload's digest is exempt: it is part of the canonical
+/// request anyway.
 fn check_signed_headers(head: &Parts, signed: &SignedHeaders) -> Result<()> {
     let acts = |name: &HeaderName| {
         *name == HOST || (name.as_str().starts_with("x-amz-") && *name != CONTENT_SHA256)

@@ -27,10 +27,10 @@ fn invalid(name: &'static str, value: &str) -> Refusal {
         .element("ArgumentValue", value)
 }
 
-/// The list that the headers ask for.
+/// The list that the headers set.
 ///
 /// # Errors
-/// `InvalidArgument`; `InvalidRequest` for a canned list with grants beside.
+/// `InvalidArgument`; `InvalidRequest` for a canned list together with grants.
 pub(crate) fn acl_of(headers: &HeaderMap) -> Result<Option<NewAcl>> {
     let canned = header(headers, "x-amz-acl")?;
     let mut grants = Vec::new();
@@ -65,7 +65,7 @@ pub(crate) fn acl_of(headers: &HeaderMap) -> Result<Option<NewAcl>> {
     }
 }
 
-/// `id="…"`, `emailAddress="…"` or `uri="…"`, the quotes left out as some clients do.
+/// Parses `id="…"`, `emailAddress="…"` or `uri="…"`; some clients leave the quotes out.
 fn grantee_of(text: &str) -> Option<GranteeName> {
     let (kind, value) = text.split_once('=')?;
     let value = value.trim();
@@ -174,7 +174,7 @@ pub(crate) fn acl_elements(shown: &NamedAcl) -> (dto::Owner, Vec<dto::Grant>) {
     (owner, grants.collect())
 }
 
-/// Who shall own what others write, as a header or document says it.
+/// The ownership rule in a header or document.
 ///
 /// # Errors
 /// `InvalidArgument`.

@@ -16,7 +16,7 @@ use crate::payload::strip_aws_chunked;
 
 const META_PREFIX: &str = "x-amz-meta-";
 
-/// What a client wants to be kept with an object, from its headers.
+/// The attributes that a client stores with an object, from its headers.
 ///
 /// # Errors
 /// `MetadataTooLarge`, `InvalidArgument` for a header that is not text.

@@ -1,4 +1,5 @@
-//! `x-amz-checksum-*` and Content-MD5: what a client declares, and what is shown to it.
+//! `x-amz-checksum-*` and Content-MD5: the digests that a client declares, and the digests in
+//! answers.
 
 use dewar_checksum::{Algorithm, AlgorithmSet, Composite, Digest, Pipeline};
 use dewar_store::api::{ExpectedContent, ObjectChecksum};
@@ -11,7 +12,7 @@ use crate::payload::Trailers;
 const PREFIX: &str = "x-amz-checksum-";
 const TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type");
 
-/// Which digests a client declares its body to have.
+/// The digests that a client declares for its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeclaredDigests {
     /// The checksum it chose.
@@ -113,7 +114,7 @@ impl DeclaredDigests {
         Ok(())
     }
 
-    /// What must be computed to check it, and for the ETag.
+    /// The digests to compute, for verification and for the ETag.
     pub(crate) fn want(&self) -> AlgorithmSet {
         let set = AlgorithmSet::EMPTY.with(Algorithm::Md5);
         self.algorithm.map_or(set, |algorithm| set.with(algorithm))
@@ -124,11 +125,11 @@ impl DeclaredDigests {
         self.algorithm.is_some() || self.md5.is_some()
     }
 
-    /// What the body must have been, now that it has ended.
+    /// The expected length and digests of the body, after its end.
     ///
     /// # Errors
     /// `MalformedTrailerError` when an announced trailer is missing, `BadDigest` when its value is
-    /// broken.
+    /// malformed.
     pub(crate) fn expect(&self, size: u64, trailers: Option<&Trailers>) -> Result<ExpectedContent> {
         let mut digests: Vec<Digest> = self.md5.into_iter().chain(self.digest).collect();
         if let (Some(algorithm), None) = (self.algorithm, self.digest) {
@@ -149,7 +150,7 @@ impl DeclaredDigests {
     }
 }
 
-/// Checks a body that is in memory against what was declared about it.
+/// Checks a body in memory against its declared digests.
 ///
 /// # Errors
 /// `BadDigest`, and those of [`DeclaredDigests::expect`].
@@ -208,8 +209,8 @@ pub(crate) fn part_checksum_headers(
     }
 }
 
-/// What a CreateMultipartUpload announces: the algorithm, and whether it is over the parts'
-/// checksums. Without an algorithm Dewar keeps a CRC-64/NVME of the whole.
+/// The checksum that a CreateMultipartUpload announces: the algorithm, and whether it is over the
+/// parts' checksums. Without an algorithm Dewar keeps a CRC-64/NVME of the whole.
 ///
 /// # Errors
 /// `InvalidRequest` for unknown names and for kinds that an algorithm does not have.
@@ -252,8 +253,8 @@ pub(crate) fn announced_checksum(headers: &HeaderMap) -> Result<(Algorithm, bool
     Ok((algorithm, composite))
 }
 
-/// The checksum of a whole object that a completion names in its headers. That of type COMPOSITE may come
-/// without the number of parts: minio-go leaves it away.
+/// The checksum of a whole object in the headers of a completion. A checksum of type COMPOSITE may
+/// lack the number of parts, as minio-go sends it.
 ///
 /// # Errors
 /// `BadDigest`.

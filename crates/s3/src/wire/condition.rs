@@ -7,7 +7,7 @@ use http::header::IF_RANGE;
 use super::{header, parse_http_date};
 use crate::error::{Code, Refusal, Result};
 
-/// Entity tags of an If-Match or If-None-Match, quoted or, as some clients have them, not.
+/// Entity tags of an If-Match or If-None-Match. Some clients send them without quotes.
 fn etags(text: &str) -> Vec<ETag> {
     text.split(',').filter_map(etag).collect()
 }
@@ -43,7 +43,7 @@ pub(crate) fn read_condition(headers: &HeaderMap) -> Result<ReadCondition> {
     })
 }
 
-/// The value of an If-Range. A weak ETag keeps its `W/` here, and so is nobody's.
+/// The value of an If-Range. A weak ETag keeps its `W/` here, and so never matches.
 fn if_range(text: &str) -> IfRange {
     let text = text.trim();
     let quoted = text
@@ -64,7 +64,7 @@ pub(crate) fn copy_source_condition(headers: &HeaderMap) -> Result<ReadCondition
 /// The conditions of a write.
 ///
 /// # Errors
-/// `NotImplemented` for those that S3 does not have on writes either.
+/// `NotImplemented` for conditions that S3 does not support on writes.
 pub(crate) fn write_condition(headers: &HeaderMap) -> Result<WriteCondition> {
     writing(headers, "")
 }
@@ -96,12 +96,12 @@ fn writing(headers: &HeaderMap, prefix: &str) -> Result<WriteCondition> {
     })
 }
 
-/// The conditions of a rename, on its source or on its target, by what their names begin with. As
-/// RFC 9110 section 13.2.2 has it, an ETag takes the place of the date that goes with it.
+/// The conditions of a rename, on its source or on its target, by the prefix of their names. An
+/// ETag takes precedence over the date, as in RFC 9110 section 13.2.2.
 ///
 /// # Errors
-/// `InvalidArgument` for a broken date, which would rename what is not meant; else as
-/// [`write_condition`].
+/// `InvalidArgument` for a malformed date, because the rename would be unconditional without it.
+/// Otherwise as [`write_condition`].
 pub(crate) fn rename_condition(headers: &HeaderMap, prefix: &str) -> Result<WriteCondition> {
     let date = |name: &str| {
         let name = format!("{prefix}{name}");
@@ -126,7 +126,7 @@ fn broken(name: &str) -> Refusal {
 /// The conditions of a DELETE.
 ///
 /// # Errors
-/// `InvalidArgument` for a broken date or size: ignoring it would delete too much.
+/// `InvalidArgument` for a malformed date or size: ignoring it would delete too much.
 pub(crate) fn delete_condition(headers: &HeaderMap) -> Result<WriteCondition> {
     let mut condition = write_condition(headers)?;
     if condition.if_absent || condition.if_none_match.is_some() {

@@ -4,7 +4,7 @@ use dewar_types::Timestamp;
 use time::OffsetDateTime;
 use time::format_description::well_known::{Iso8601, Rfc2822};
 
-/// A date as RFC 9110 has it in headers: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// A date in the form of RFC 9110: `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub(crate) fn http_date(when: Timestamp) -> String {
     const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
     const MONTHS: [&str; 12] = [
@@ -23,8 +23,8 @@ pub(crate) fn http_date(when: Timestamp) -> String {
     )
 }
 
-/// A date in a header, in any of the three forms of RFC 9110 section 5.6.7. `None` for what is none,
-/// which it wants ignored.
+/// Parses a date header, in any of the three forms of RFC 9110 section 5.6.7. `None` for a
+/// malformed date, which the RFC says to ignore.
 pub(crate) fn parse_http_date(text: &str) -> Option<Timestamp> {
     let read = |text: &str| OffsetDateTime::parse(text, &Rfc2822).ok();
     let at = read(text).or_else(|| read(&in_todays_form(text)?))?;
@@ -33,7 +33,7 @@ pub(crate) fn parse_http_date(text: &str) -> Option<Timestamp> {
         .map(Timestamp::from_secs)
 }
 
-/// A date in one of the two forms that are obsolete, in the one that is not.
+/// Converts a date from one of the two obsolete forms to the current form.
 fn in_todays_form(text: &str) -> Option<String> {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     match *words.as_slice() {
@@ -51,7 +51,7 @@ fn in_todays_form(text: &str) -> Option<String> {
     }
 }
 
-/// A date as S3 has it in headers of its own: `2030-01-01T00:00:00.000Z`.
+/// A date in the form of S3's own headers: `2030-01-01T00:00:00.000Z`.
 pub(crate) fn iso_date(when: Timestamp) -> String {
     let at = moment(when);
     format!(
@@ -66,7 +66,8 @@ pub(crate) fn iso_date(when: Timestamp) -> String {
     )
 }
 
-/// A date of ISO 8601 with a time and a zone. `None` for what is none, or lies before 1970.
+/// Parses a date of ISO 8601 with a time and a zone. `None` for malformed text, or a date before
+/// 1970.
 pub(crate) fn parse_iso_date(text: &str) -> Option<Timestamp> {
     let at = OffsetDateTime::parse(text, &Iso8601::DEFAULT).ok()?;
     u64::try_from(at.unix_timestamp_nanos()).ok().map(Timestamp)

@@ -35,11 +35,11 @@ const OF_SOURCE: CustomerKeyHeaders = CustomerKeyHeaders {
     md5: "x-amz-copy-source-server-side-encryption-customer-key-md5",
 };
 
-/// How what is written shall be encrypted.
+/// The encryption of new content.
 ///
 /// # Errors
 /// `InvalidArgument`, `InvalidEncryptionAlgorithmError`, `NotImplemented` for keys of a key
-/// management service, `InvalidRequest` for a key that comes over a connection without TLS.
+/// management service, `InvalidRequest` for a key over a connection without TLS.
 pub(crate) fn encryption_of(
     context: &RequestContext,
     headers: &HeaderMap,
@@ -69,10 +69,10 @@ pub(crate) fn encryption_of(
     }
 }
 
-/// The customer's key of an object that is read, or of an upload that is gone on with.
+/// The customer's key for reading an object, or for continuing an upload.
 ///
 /// # Errors
-/// As [`encryption_of`]; `InvalidRequest` when an encryption is asked for, since that was decided
+/// As [`encryption_of`]; `InvalidRequest` when an encryption is requested, because it was decided
 /// when the object was written.
 pub(crate) fn customer_key(context: &RequestContext) -> Result<Option<CustomerKey>> {
     let headers = context.headers();
@@ -91,8 +91,8 @@ pub(crate) fn source_key(context: &RequestContext) -> Result<Option<CustomerKey>
     key_of(context, context.headers(), &OF_SOURCE)
 }
 
-/// Says in an answer how the object is encrypted. `asked` are the headers that held the customer's
-/// key, whose digest goes back.
+/// Adds the encryption headers to an answer. `asked` are the headers with the customer's key, whose
+/// digest is returned.
 pub(crate) fn encryption_headers(
     headers: &mut HeaderMap,
     encrypted: Option<EncryptionMode>,

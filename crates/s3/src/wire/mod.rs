@@ -1,4 +1,4 @@
-//! What S3 writes in headers and XML, read and written: attributes, conditions, checksums, dates.
+//! S3's headers and XML, read and written: attributes, conditions, checksums, dates.
 
 mod acl;
 mod attributes;
@@ -48,7 +48,7 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'
         })
 }
 
-/// Text as a header's value; control characters, which no header can hold, are left out.
+/// Text as a header's value, without control characters, which headers do not allow.
 pub(crate) fn value_of(text: &str) -> HeaderValue {
     HeaderValue::from_bytes(text.as_bytes()).unwrap_or_else(|_| {
         let kept: String = text.chars().filter(|c| !c.is_control()).collect();

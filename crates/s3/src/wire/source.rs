@@ -58,7 +58,7 @@ pub(crate) fn version_named(text: &str) -> Result<VersionName> {
     })
 }
 
-/// The object in an `x-amz-copy-source`: `bucket/key`, URL-encoded, perhaps with a slash before
+/// The object in an `x-amz-copy-source`: `bucket/key`, URL-encoded, optionally with a slash before
 /// and `?versionId=` behind it.
 ///
 /// # Errors
@@ -101,7 +101,7 @@ pub(crate) fn rename_source(text: &str, bucket: &str) -> Result<ObjectKey> {
     key_named(key)
 }
 
-/// The range in an `x-amz-copy-source-range`: unlike that of a GET it must be whole.
+/// The range in an `x-amz-copy-source-range`. Unlike in a GET, both ends are required.
 ///
 /// # Errors
 /// `InvalidArgument`.

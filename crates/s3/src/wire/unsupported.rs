@@ -1,5 +1,5 @@
-//! Headers that ask for what Dewar does not do. To ignore one would be a broken promise: the
-//! client would believe its object locked or tagged.
+//! Headers for features that Dewar does not have. Requests with such a header are refused. If it
+//! were ignored, the client would wrongly believe that its object is locked or tagged.
 
 use http::HeaderMap;
 

@@ -17,7 +17,7 @@ const MODE: &str = "x-amz-object-lock-mode";
 const UNTIL: &str = "x-amz-object-lock-retain-until-date";
 const HOLD: &str = "x-amz-object-lock-legal-hold";
 
-/// What a client wants to stand on a version, from its headers.
+/// The tags, retention and legal hold that a client sets on a version, from its headers.
 ///
 /// # Errors
 /// `InvalidTag`, `InvalidArgument`.
@@ -32,10 +32,10 @@ pub(crate) fn version_attributes_of(headers: &HeaderMap) -> Result<VersionAttrib
     })
 }
 
-/// Tags as a query string.
+/// Parses tags in the form of a query string.
 ///
 /// # Errors
-/// `InvalidTag` for one that stands twice, and for what is beyond the limits.
+/// `InvalidTag` for a duplicate, and for tags beyond the limits.
 fn tags_of_query(text: &str) -> Result<BTreeMap<String, String>> {
     let refuse = || {
         let message = "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL \
@@ -101,7 +101,7 @@ pub(crate) fn mode_named(text: &str) -> Option<RetentionMode> {
     }
 }
 
-/// What S3 calls a mode.
+/// S3's name of a mode.
 pub(crate) fn mode_name(mode: RetentionMode) -> &'static str {
     match mode {
         RetentionMode::Governance => "GOVERNANCE",
@@ -109,7 +109,7 @@ pub(crate) fn mode_name(mode: RetentionMode) -> &'static str {
     }
 }
 
-/// What stands on a version, for its readers.
+/// Headers about a version's tags, retention and legal hold, for its readers.
 pub(super) fn version_attribute_headers(headers: &mut HeaderMap, info: &ObjectInfo) {
     if let Some(name) = info.name {
         headers.insert("x-amz-version-id", value_of(&name.to_string()));
@@ -132,8 +132,7 @@ pub(super) fn version_attribute_headers(headers: &mut HeaderMap, info: &ObjectIn
     }
 }
 
-/// What there is to say of a version that was written: its id, where it has one of its own, and when
-/// it expires.
+/// Headers about a new version: its id, if it has its own, and its expiry.
 pub(crate) fn version_headers(headers: &mut HeaderMap, info: &ObjectInfo) {
     if let Some(name @ VersionName::Id(_)) = info.name {
         headers.insert("x-amz-version-id", value_of(&name.to_string()));

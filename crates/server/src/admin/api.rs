@@ -26,7 +26,7 @@ use crate::health::HealthIssue;
 pub enum AccountState {
     /// It may.
     Enabled,
-    /// It keeps what it owns and may do nothing.
+    /// A disabled user keeps its data and has no rights.
     Disabled,
 }
 
@@ -39,10 +39,10 @@ pub struct UserAdd {
     /// Its tenant, made if there is none; the default one if absent.
     #[serde(default)]
     pub tenant: Option<String>,
-    /// What people call it.
+    /// The display name.
     #[serde(default)]
     pub display_name: Option<String>,
-    /// Where mail reaches it.
+    /// The mail address.
     #[serde(default)]
     pub email: Option<String>,
     /// Whether it manages the users and policies of its tenant.
@@ -55,17 +55,16 @@ pub struct UserAdd {
 pub struct UserInfo {
     /// Unique within the tenant; `TENANT:NAME` outside the default one.
     pub name: String,
-    /// Its number, in 16 hexadecimal digits; never given twice. Access control lists know it by
-    /// this one.
+    /// Its id, in 16 hexadecimal digits; never reused. Access control lists use this id.
     pub id: String,
-    /// The user whose account it belongs to; itself, if it is an account of its own.
+    /// The root user of its account; the user itself, if it is an account of its own.
     pub account: String,
     /// As policies name it.
     pub arn: String,
-    /// What people call it.
+    /// The display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// Where mail reaches it.
+    /// The mail address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
     /// Whether it manages the users and policies of its tenant.
@@ -76,13 +75,13 @@ pub struct UserInfo {
     pub created: String,
 }
 
-/// What `key add` asks for.
+/// The request of `key add`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyAdd {
-    /// Whose key it shall be.
+    /// The user who gets the key.
     pub user: String,
-    /// The public half; one is made up if it is absent. Both halves are given, or none.
+    /// The public half; generated if absent. Both halves are given, or none.
     pub access_key: Option<String>,
     /// The secret half.
     #[serde(default, with = "secret_text::option")]
@@ -92,7 +91,7 @@ pub struct KeyAdd {
 /// A key that was just made: the only time its secret is shown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NewKey {
-    /// Whose key it is.
+    /// The owner of the key.
     pub user: String,
     /// The public half.
     pub access_key: String,
@@ -106,11 +105,11 @@ pub struct NewKey {
 pub struct KeyInfo {
     /// The public half.
     pub access_key: String,
-    /// Whose key it is.
+    /// The owner of the keys.
     pub user: String,
     /// Whether it may be used.
     pub state: AccountState,
-    /// Whether its user may do anything: a key of a disabled user does not work.
+    /// Whether its user is enabled: a key of a disabled user does not work.
     pub user_state: AccountState,
     /// When it was added, RFC 3339 in UTC.
     pub created: String,
@@ -121,7 +120,7 @@ pub struct KeyInfo {
 pub struct ListPage<T> {
     /// The items, at most some thousand.
     pub items: Vec<T>,
-    /// Where the next page begins, if there is one: the `after` to ask for.
+    /// The `after` of the next page; `None` on the last page.
     pub next: Option<String>,
 }
 
@@ -138,13 +137,13 @@ pub struct Status {
     pub zone: u16,
     /// Its pool.
     pub pool: PoolStatus,
-    /// How much stands how many failures.
+    /// The redundancy ledger: amounts of data by the number of failures that they survive.
     pub ledger: LedgerInfo,
-    /// What repair does.
+    /// The status of repair.
     pub repair: RepairInfo,
     /// Its doors.
     pub doors: Vec<DoorStatus>,
-    /// What is wrong with what doors depend on.
+    /// The problems of services that doors depend on.
     #[serde(default)]
     pub troubles: Vec<HealthIssue>,
     /// Third-party copies to this server that are under way.
@@ -159,7 +158,7 @@ pub struct Status {
 pub struct OpenUploads {
     /// How many there are in all.
     pub uploads: u64,
-    /// What they hold, in bytes.
+    /// The size of their parts in bytes.
     pub bytes: u64,
     /// The owners of most of these bytes, at most ten.
     pub owners: Vec<UploadOwner>,
@@ -167,7 +166,7 @@ pub struct OpenUploads {
     pub further_owners: u64,
 }
 
-/// What an owner's uploads hold.
+/// The open uploads of one owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UploadOwner {
     /// The account, `[TENANT:]NAME`, or its id where it was removed.
@@ -186,12 +185,12 @@ pub struct PoolStatus {
     /// The main pool.
     #[serde(flatten)]
     pub main: PoolInfo,
-    /// The pools beside it.
+    /// The further pools.
     #[serde(default)]
     pub further: Vec<PoolInfo>,
     /// The disks of all pools in the order of the configuration.
     pub disks: Vec<DiskStatus>,
-    /// What an administrator should know, as sentences.
+    /// Notes for the administrator, as sentences.
     pub notes: Vec<String>,
 }
 
@@ -206,16 +205,16 @@ pub struct PoolInfo {
     pub margin: u32,
     /// Whether it takes new objects.
     pub writable: bool,
-    /// Bytes of the file systems of its disks; folders on one device count its room each.
+    /// Bytes of the file systems of its disks. Folders on one device each count the whole device.
     pub total_bytes: u64,
-    /// Of these, what is free; parity takes its share of it.
+    /// Free bytes, before the share for parity is subtracted.
     pub available_bytes: u64,
 }
 
 /// How a disk fares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskStatus {
-    /// What people call it by.
+    /// The disk's number, which people use as its name.
     pub number: Option<u32>,
     /// Its folder.
     pub path: String,
@@ -232,12 +231,12 @@ pub struct DiskStatus {
     /// Their bytes.
     #[serde(default)]
     pub bytes_left: Option<u64>,
-    /// The id of a disk that is missing, and whose folder is not known: `path` is no folder then.
+    /// The id of a missing disk with an unknown folder; `path` is no folder then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
 
-/// Where a door is.
+/// The address of a door.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoorStatus {
     /// `s3`, `metrics` …
@@ -246,7 +245,7 @@ pub struct DoorStatus {
     pub endpoint: String,
 }
 
-/// What an administrator can ask for.
+/// A request of an administrator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -258,10 +257,9 @@ pub enum Request {
     DiskDecide {
         /// Its number, its folder, its id, or the first digits of it.
         disk: String,
-        /// What is decided.
+        /// The decision.
         action: DiskAction,
-        /// Whether it may be drained although what is on it can only be written anew in a narrower
-        /// layout.
+        /// Whether to drain it even if its data can only be rewritten in a narrower layout.
         #[serde(default)]
         narrower: bool,
     },
@@ -269,7 +267,7 @@ pub enum Request {
     DiskAdd {
         /// The folder, from the root.
         folder: String,
-        /// The disk whose place it takes: its number, folder, id, or the first digits of it.
+        /// The disk to be replaced: its number, folder, id, or the first digits of it.
         replaces: Option<String>,
         /// The name of the pool that it is to be a disk of.
         #[serde(default)]
@@ -282,7 +280,7 @@ pub enum Request {
     },
     /// Take a removed disk back.
     DiskReadmit {
-        /// Its folder; or its number, its id or the first digits of it where its folder is known.
+        /// Its folder; if the folder is known, also its number, its id or the first digits of it.
         disk: String,
     },
     /// Scrub now.
@@ -297,9 +295,9 @@ pub enum Request {
     },
     /// How does the check fare?
     Fsck {},
-    /// Which objects at risk does the last check name beyond the first ones?
+    /// A further page of the objects at risk that the last check found.
     FsckMore {
-        /// The page, from 0 on, one after the other. The last one can be asked for again.
+        /// The page, from 0 on, in order. The last one can be requested again.
         page: u64,
     },
     /// How do the scrubs fare?
@@ -339,7 +337,7 @@ pub enum Request {
     UserSet {
         /// Its name.
         name: String,
-        /// What it shall be.
+        /// The new state.
         state: AccountState,
     },
     /// Add an access key.
@@ -360,12 +358,12 @@ pub enum Request {
     KeySet {
         /// Its public half.
         access_key: String,
-        /// What it shall be.
+        /// The new state.
         state: AccountState,
     },
 }
 
-/// What an administrator hears.
+/// The reply to a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
@@ -375,7 +373,7 @@ pub enum Reply {
     Status(Box<Status>),
     /// The disks.
     Disks(Vec<DiskInfo>),
-    /// What was decided about a disk.
+    /// A decision about a disk.
     DiskDecided(DiskDecided),
     /// A disk that was just added.
     DiskAdded(DiskAdded),
@@ -405,7 +403,7 @@ pub enum Reply {
     Identity(IdentityReply),
     /// About issuers of tokens, roles and sessions.
     Federation(FederationReply),
-    /// Quotas and what is used of them.
+    /// Quotas and their usage.
     Quotas(Vec<QuotaInfo>),
     /// Shares.
     Shares(Vec<ShareInfo>),
@@ -413,8 +411,7 @@ pub enum Reply {
     KeyFile(KeyFileReply),
 }
 
-/// A kind of failure that a script can tell from others, as the last part of the command's exit
-/// code and as text in JSON.
+/// A kind of failure that scripts can distinguish, by the command's exit code and by text in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
@@ -426,7 +423,8 @@ pub enum Failure {
     InUse,
     /// The request makes no sense.
     Invalid,
-    /// Not now: too many disks are missing, or the server is overloaded or stopping.
+    /// Temporarily unavailable: too many disks are missing, or the server is overloaded or
+    /// stopping.
     Unavailable,
     /// Something broke.
     Internal,
@@ -438,7 +436,7 @@ pub enum Failure {
 pub struct AdminError {
     /// The kind of failure.
     pub kind: Failure,
-    /// What happened, to whom, and what to do.
+    /// The event, whom it affects, and the action to take.
     pub message: String,
 }
 
@@ -474,13 +472,13 @@ impl From<Error> for AdminError {
     }
 }
 
-/// What every implementation answers with.
+/// The result of every method of the admin API.
 pub(super) type Result<T> = std::result::Result<T, AdminError>;
 
 /// Carries admin requests out. Names are checked by the implementation.
 #[async_trait]
 pub trait AdminApi: Send + Sync {
-    /// Where what is asked for is recorded.
+    /// The log for requests.
     fn audit(&self) -> Option<&AuditLog> {
         None
     }
@@ -488,15 +486,15 @@ pub trait AdminApi: Send + Sync {
     async fn status(&self) -> Result<Status>;
     /// All disks.
     async fn disk_list(&self) -> Result<Vec<DiskInfo>>;
-    /// Decides about a disk, named by folder, id or the first digits of it. `narrower`: what is on it
-    /// may be written anew in a narrower layout.
+    /// Decides about a disk, named by folder, id or the first digits of it. With `narrower` its
+    /// data may be rewritten in a narrower layout.
     async fn disk_decide(
         &self,
         disk: &str,
         action: DiskAction,
         narrower: bool,
     ) -> Result<DiskDecided>;
-    /// Makes a blank folder a disk of the pool, in the place of another one if that is named.
+    /// Makes a blank folder a disk of the pool. If another disk is named, it is replaced.
     async fn disk_add(
         &self,
         folder: &str,
@@ -509,11 +507,12 @@ pub trait AdminApi: Send + Sync {
     async fn disk_readmit(&self, disk: &str) -> Result<DiskReadmitted>;
     /// Makes a scrub due now, of one disk or all.
     async fn scrub(&self, disk: Option<&str>) -> Result<()>;
-    /// Begins a check of everything, or joins the one under way; in use if that one is not deep and this is to be.
+    /// Starts a check of everything, or joins a running one. Fails with "in use" if the running one
+    /// is not deep and this one is to be.
     async fn fsck_start(&self, deep: bool) -> Result<()>;
     /// How the check fares.
     async fn fsck(&self) -> Result<FsckInfo>;
-    /// A page of the objects at risk that the last check did not name at once.
+    /// A page of the objects at risk that the last check did not list at first.
     async fn fsck_more(&self, page: u64) -> Result<AtRiskInfo>;
     /// How the scrubs fare.
     async fn scrubs(&self) -> Result<Vec<ScrubInfo>>;
@@ -533,7 +532,7 @@ pub trait AdminApi: Send + Sync {
             "nothing is limited here",
         ))
     }
-    /// Answers about shares; nothing for what has been done.
+    /// Answers a request about shares; `None` for a completed change.
     async fn share(&self, _request: ShareRequest) -> Result<Option<Vec<ShareInfo>>> {
         Err(AdminError::new(
             Failure::Unavailable,

@@ -1,6 +1,6 @@
-//! Carrying a request out, and telling the audit log who asked for what.
+//! Running a request, and recording it with the caller in the audit log.
 //!
-//! Requests hold secrets (keys, tokens), so nothing of one is told but what is listed here.
+//! Requests contain secrets (keys, tokens), so only the fields listed here are recorded.
 
 use dewar_auth::{AuditEvent, AuditOutcome, AuditRecord, AuditSink as _, Caller};
 
@@ -12,7 +12,7 @@ use super::quota::QuotaRequest;
 use super::share::ShareRequest;
 use crate::audit::AuditLog;
 
-/// What a request is called in the log, what it is about, and whether it only looks.
+/// The audit name of a request, its target, and whether it only reads.
 struct AuditEntry {
     action: &'static str,
     target: String,
@@ -34,7 +34,7 @@ fn looks(action: &'static str, target: impl Into<String>) -> AuditEntry {
     }
 }
 
-/// Carries a request out for who has this Unix user id.
+/// Runs a request for the caller with this Unix user id.
 ///
 /// # Errors
 /// As [`dispatch`].
@@ -54,7 +54,7 @@ pub async fn carry_out(api: &dyn AdminApi, request: Request, uid: u32) -> Result
     result
 }
 
-/// Tells of somebody who was not let in.
+/// Records a caller who was refused.
 pub(super) fn turned_away(api: &dyn AdminApi, uid: u32) {
     if let Some(audit) = api.audit() {
         let why = "the admin socket is for root and for who runs the server".to_owned();
@@ -63,7 +63,7 @@ pub(super) fn turned_away(api: &dyn AdminApi, uid: u32) {
     }
 }
 
-/// Tells of what was done without a server, by who runs this process.
+/// Records an action that a command did without a server, with the user of this process.
 pub(crate) fn done_here(
     audit: &AuditLog,
     action: &'static str,

@@ -1,4 +1,4 @@
-//! What administrators ask about the catalog as a whole, and what they hear.
+//! Requests about the catalog as a whole, and their replies.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ pub struct BackupInfo {
     pub running: bool,
     /// Bytes copied so far.
     pub copied_bytes: u64,
-    /// What it is.
+    /// The finished backup.
     pub taken: Option<BackupTakenInfo>,
     /// Why it could not be taken.
     pub error: Option<String>,
@@ -45,9 +45,9 @@ pub struct RebuildRequest {
     pub dry_run: bool,
     /// Take a catalog that lacks something.
     pub accept_loss: bool,
-    /// Settle that what the catalog does not name is given up; nothing is looked for.
+    /// Whether blobs that the catalog does not name are given up. Nothing is searched then.
     pub discard_unnamed: bool,
-    /// Where every finding is written to.
+    /// The file to write every finding to.
     pub report: Option<PathBuf>,
 }
 
@@ -56,7 +56,7 @@ pub struct RebuildRequest {
 pub struct RestoreRequest {
     /// The folder of backups.
     pub source: PathBuf,
-    /// Which backup; the newest otherwise.
+    /// The backup to restore; the newest if not given.
     pub backup: Option<String>,
     /// Only read and judge it.
     pub dry_run: bool,
@@ -64,35 +64,35 @@ pub struct RestoreRequest {
     pub force: bool,
     /// Put back what the backup does not know.
     pub salvage: bool,
-    /// Where every finding is written to.
+    /// The file to write every finding to.
     pub report: Option<PathBuf>,
 }
 
-/// What came of a rebuild or a restore.
+/// The result of a rebuild or a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CatalogInfo {
-    /// `exact`, `part of the journal`, `index`, `blobs` or `backup`: what the catalog is made of.
+    /// The source of the catalog: `exact`, `part of the journal`, `index`, `blobs` or `backup`.
     pub made_of: String,
     /// Whether nothing was changed.
     pub dry_run: bool,
-    /// Whether an attempt that was cut short was gone on with: this is what came of both.
+    /// Whether an interrupted attempt was continued. The result then covers both.
     pub gone_on: bool,
-    /// When the attempt had ended that this tells of, RFC 3339 in UTC: nothing was left to be done, and
-    /// nothing was looked at now. `None` when it ended now.
+    /// The end of the attempt that is reported, RFC 3339 in UTC, if there was nothing left to do
+    /// and nothing was inspected now. `None` when it ended now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_before: Option<String>,
     /// Whether objects that the catalog does not know are put back; otherwise they are only counted.
     pub placed: bool,
-    /// The last batch of the catalog that is whole on the disks, so that no backup is needed; only from
-    /// looking at a backup.
+    /// The last batch of the catalog that is complete on the disks, so that no backup is needed.
+    /// Only from inspecting a backup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub here_upto: Option<u64>,
     /// The last batch that is known; `None` when it is none.
     pub upto: Option<u64>,
-    /// What was found of the journal.
+    /// The state of the journal before.
     pub journal: String,
-    /// What was found of the index.
+    /// The state of the index before.
     pub index: String,
     /// Pieces of the index that were mended.
     pub mended: u64,
@@ -102,28 +102,29 @@ pub struct CatalogInfo {
     pub backup: Option<String>,
     /// When its catalog was so, RFC 3339 in UTC.
     pub backup_taken: Option<String>,
-    /// The last batch that the journal added to the backup; `None` when it does not go on from it.
+    /// The last batch that the journal added to the backup; `None` when it does not continue the
+    /// backup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub followed_upto: Option<u64>,
-    /// Up to which moment the catalog is exact, RFC 3339 in UTC; `None` when everything acknowledged
-    /// is in it, or when that moment is not known.
+    /// The moment up to which the catalog is exact, RFC 3339 in UTC. `None` when everything
+    /// acknowledged is in it, or when that moment is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exact_until: Option<String>,
-    /// What was found among the blobs; `None` when they were not looked at.
+    /// The result of the search through the blobs; `None` when they were not searched.
     pub blobs: Option<BlobsInfo>,
-    /// Whether everything could be looked at and what is not named may be swept away from now on.
+    /// Whether everything could be inspected. Blobs without a name may be deleted from now on.
     pub settled: bool,
     /// The file with every finding.
     pub report: Option<PathBuf>,
-    /// What cannot be known of a catalog that is made so.
+    /// Facts that a catalog made in this way cannot know.
     pub unknown: Vec<String>,
 }
 
-/// What was found among the blobs.
+/// The result of a search through the blobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BlobsInfo {
-    /// Blobs that were looked at.
+    /// Blobs that were inspected.
     pub looked_at: u64,
     /// Of these, named by the catalog already.
     pub named: u64,
@@ -155,7 +156,7 @@ pub struct BlobsInfo {
     pub gone: u64,
     /// Blobs that the catalog names and that lack shards.
     pub degraded: u64,
-    /// Disks or folders that could not be looked at.
+    /// Disks or folders that could not be inspected.
     pub unread: u64,
     /// Users of whom only the number is known.
     pub users: u64,
@@ -164,8 +165,8 @@ pub struct BlobsInfo {
 }
 
 impl BlobsInfo {
-    /// Takes over what was done in all attempts: of what is put back, where `places` says that this one puts
-    /// back what it counted.
+    /// Adds the work of all attempts. `places` says whether this attempt puts objects back, so that
+    /// the count of those is taken over too.
     pub(crate) fn set_done(&mut self, done: &Self, places: bool) {
         self.moved = done.moved;
         if places {

@@ -22,7 +22,7 @@ const REPLY_BYTES_MAX: usize = 16 << 20;
 /// For one request with its reply.
 const REQUEST_TIME: Duration = Duration::from_secs(60);
 
-/// Why a running server could not be asked, or what it said against it.
+/// Errors of a request to a running server, or the server's refusal.
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// The server said no.
@@ -41,7 +41,7 @@ pub enum ClientError {
     Broken {
         /// The socket.
         path: PathBuf,
-        /// What it did.
+        /// The deviation from the protocol.
         reason: String,
     },
 }
@@ -61,10 +61,10 @@ pub struct AdminClient {
 }
 
 impl AdminClient {
-    /// Connects to the server behind the socket `path`; `None` when none runs.
+    /// Connects to the server at the socket `path`; `None` when no server runs.
     ///
     /// # Errors
-    /// The socket is there and cannot be used.
+    /// The socket exists and cannot be used.
     pub async fn connect(path: &Path) -> Result<Option<Self>, ClientError> {
         let connected = socket::connect(path).await;
         let stream = match connected {
@@ -94,10 +94,10 @@ impl AdminClient {
         }))
     }
 
-    /// Asks, and waits for the reply.
+    /// Sends a request and waits for the reply.
     ///
     /// # Errors
-    /// The server refuses, goes away, or takes longer than a minute.
+    /// The server refuses, disconnects, or takes longer than a minute.
     pub async fn ask(&mut self, request: &Request) -> Result<Reply, ClientError> {
         let asked = tokio::time::timeout(REQUEST_TIME, self.exchange(request)).await;
         asked.unwrap_or_else(|_| Err(self.broken("takes longer than a minute")))

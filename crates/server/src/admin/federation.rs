@@ -1,23 +1,23 @@
-//! Issuers of tokens, roles and sessions, as the admin socket speaks of them.
+//! Issuers of tokens, roles and sessions in the admin API.
 
 use dewar_auth::Secret;
 use serde::{Deserialize, Serialize};
 
-/// An issuer to let in.
+/// An issuer to add.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IssuerAdd {
     /// Exactly what `iss` says.
     pub url: String,
-    /// Whom its tokens may be for.
+    /// The accepted audiences of its tokens.
     pub audiences: Vec<String>,
-    /// Where its keys are, if not where its metadata says.
+    /// The address of its keys, if it is not the one in its metadata.
     pub keys_url: Option<String>,
     /// Other origins that metadata and keys may be at.
     pub origins: Vec<String>,
     /// The tenant of its users.
     pub tenant: Option<String>,
-    /// Where its capabilities lead: `/BUCKET/DIR`.
+    /// The path that its capabilities are relative to: `/BUCKET/DIR`.
     pub base: Option<String>,
     /// Claim, value, user.
     pub users: Vec<(String, String, String)>,
@@ -27,16 +27,16 @@ pub struct IssuerAdd {
     pub unreached: bool,
 }
 
-/// An issuer that was let in.
+/// A configured issuer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssuerInfo {
     /// Exactly what `iss` says.
     pub url: String,
     /// As policies name it.
     pub name: String,
-    /// Whom its tokens may be for.
+    /// The accepted audiences of its tokens.
     pub audiences: Vec<String>,
-    /// Where its capabilities lead.
+    /// The path that its capabilities are relative to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     /// Its rules, for people.
@@ -61,15 +61,15 @@ pub struct RoleAdd {
     pub name: String,
     /// The issuer whose users may become it.
     pub issuer: Option<String>,
-    /// Claim and value; of a claim that is named more than once one value is enough.
+    /// Claims and values. If a claim is listed more than once, one of its values is enough.
     pub claims: Vec<(String, String)>,
     /// A trust policy instead.
     pub trust: Option<String>,
-    /// What it may do.
+    /// The policy of the role.
     pub policy: Option<String>,
     /// Longest session in seconds.
     pub max_session: Option<u32>,
-    /// What people wrote about it.
+    /// The description.
     pub description: Option<String>,
 }
 
@@ -82,11 +82,11 @@ pub struct RoleInfo {
     pub name: String,
     /// Longest session in seconds.
     pub max_session: u32,
-    /// Who may become it.
+    /// The trust policy.
     pub trust: String,
 }
 
-/// What a token would become.
+/// The user and the rights that a token would get.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenInfo {
     /// Whether it is taken.
@@ -97,13 +97,13 @@ pub struct TokenInfo {
     /// The issuer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// Whom it speaks of.
+    /// The subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// When it ends, seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// Who it is here.
+    /// The user that the token is mapped to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Whether that is a user of this deployment.
@@ -113,12 +113,12 @@ pub struct TokenInfo {
     /// Capabilities, as the token has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<String>,
-    /// What they are relative to.
+    /// The path that the capabilities are relative to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     /// Roles that its bearer may become.
     pub roles: Vec<String>,
-    /// What rules and trust policies can look at: claims with their values.
+    /// The claims with their values, as rules and trust policies can test them.
     pub claims: Vec<(String, Vec<String>)>,
 }
 
@@ -136,7 +136,7 @@ pub enum RevokeRequest {
     Issuer(String),
 }
 
-/// What an administrator asks about who comes from outside.
+/// A request about issuers, roles or sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FederationRequest {
@@ -156,7 +156,7 @@ pub enum FederationRequest {
         /// Off, or on.
         disabled: bool,
     },
-    /// What would a token become?
+    /// Test a token: its user and rights here.
     TokenTest {
         /// The token.
         #[serde(with = "super::secret_text")]
@@ -166,7 +166,7 @@ pub enum FederationRequest {
     RoleAdd(RoleAdd),
     /// The roles of a tenant.
     RoleList {
-        /// Which; the default one if absent.
+        /// The tenant; the default one if absent.
         tenant: Option<String>,
     },
     /// Remove a role with its policies.
@@ -178,7 +178,7 @@ pub enum FederationRequest {
     Revoke(RevokeRequest),
 }
 
-/// What is replied.
+/// The reply to such a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FederationReply {
@@ -186,7 +186,7 @@ pub enum FederationReply {
     Done,
     /// Issuers, by address.
     Issuers(Vec<IssuerInfo>),
-    /// What a token would become.
+    /// The user and rights of a token.
     Token(Box<TokenInfo>),
     /// Roles, by name.
     Roles(Vec<RoleInfo>),

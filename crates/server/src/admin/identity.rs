@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What policies stand on.
+/// The holder of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum HolderName {
@@ -14,7 +14,7 @@ pub enum HolderName {
     Role(String),
 }
 
-/// What an administrator asks about policies and groups.
+/// A request about policies or groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum IdentityRequest {
@@ -39,9 +39,9 @@ pub enum IdentityRequest {
         /// Of which.
         holder: HolderName,
     },
-    /// Would somebody be let do something, and why?
+    /// Explain whether a caller may do something, and the reason.
     Explain {
-        /// The user, `[TENANT:]NAME`, or `role:[TENANT:]NAME`; nobody in particular if absent.
+        /// The user, `[TENANT:]NAME`, or `role:[TENANT:]NAME`; an anonymous caller if absent.
         who: Option<String>,
         /// The action, as policies name it: `s3:GetObject`.
         action: String,
@@ -60,7 +60,7 @@ pub enum IdentityRequest {
     },
     /// The groups of a tenant.
     GroupList {
-        /// Which; the default one if absent.
+        /// The tenant; the default one if absent.
         tenant: Option<String>,
     },
     /// Give a bucket or directory a group, or take it away.
@@ -70,7 +70,7 @@ pub enum IdentityRequest {
         /// `[TENANT:]NAME`; none takes it away.
         group: Option<String>,
     },
-    /// Which group is charged for what is put at a place.
+    /// The group that is charged for new data at a path.
     GroupOf {
         /// As for [`IdentityRequest::GroupOwn`]; it need not be there.
         path: String,
@@ -91,7 +91,7 @@ pub enum IdentityRequest {
 pub struct PolicyInfo {
     /// Its name.
     pub name: String,
-    /// The document; nothing for one that stands for itself and is only given to the holder.
+    /// The document; `None` for a managed policy that is only attached to the holder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
@@ -105,7 +105,7 @@ pub struct GroupInfo {
     pub members: Vec<String>,
 }
 
-/// What is replied.
+/// The reply to such a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdentityReply {
@@ -115,18 +115,18 @@ pub enum IdentityReply {
     Policies(Vec<PolicyInfo>),
     /// Groups, by name.
     Groups(Vec<GroupInfo>),
-    /// Which group is charged at a place.
+    /// The group that is charged at a path.
     Charged {
-        /// `[TENANT:]NAME`; none where nobody is, or where the group was removed.
+        /// `[TENANT:]NAME`; `None` if nobody is charged, or if the group was removed.
         group: Option<String>,
-        /// The bucket or directory that has the group; none where nobody is charged.
+        /// The bucket or directory that has the group; `None` if nobody is charged.
         by: Option<String>,
     },
     /// A decision.
     Decision {
         /// Whether it is allowed.
         allowed: bool,
-        /// What decides, in words.
+        /// The reason, in words.
         reason: String,
     },
 }

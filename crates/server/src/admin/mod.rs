@@ -1,11 +1,11 @@
-//! The admin API: what an administrator does, as typed requests that reach the same
-//! implementation over two ways.
+//! The admin API: the actions of an administrator, as typed requests that reach the same
+//! implementation in two ways.
 //!
-//! - **A server runs:** HTTP/1.1 with JSON over a unix socket of mode 0600, whose peer must be root
-//!   or the user who runs the server ([`server`], [`client`]).
-//! - **None runs:** the command opens the store itself and calls [`AdminApi`] directly.
+//! - **With a running server:** HTTP/1.1 with JSON over a unix socket of mode 0600. The peer must
+//!   be root or the user who runs the server ([`server`], [`client`]).
+//! - **Without one:** the command opens the store itself and calls [`AdminApi`] directly.
 //!
-//! The lock in the state folder ([`crate::lock`]) makes sure that only one of the two happens.
+//! The lock in the state folder ([`crate::lock`]) ensures that only one of the two happens.
 
 mod api;
 mod audit_dispatch;

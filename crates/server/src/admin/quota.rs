@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Limits of what something may hold; what is left out is not limited. The soft ones are told and
-/// hinder nobody.
+/// The limits of a quota. A limit that is not given does not apply. Soft limits are reported and
+/// refuse nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QuotaLimits {
@@ -33,12 +33,11 @@ pub struct QuotaInfo {
     pub bytes: u64,
     /// Objects in it.
     pub objects: u64,
-    /// `ok`, `soft` for more than the soft limits say, `full` where not a byte or no object fits any
-    /// more.
+    /// `ok`, `soft` above a soft limit, `full` if no further byte or object fits.
     pub state: String,
 }
 
-/// What is asked about quotas.
+/// A request about quotas.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum QuotaRequest {

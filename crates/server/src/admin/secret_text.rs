@@ -1,5 +1,5 @@
-//! A secret as JSON text, for the places where one has to travel: to the server with
-//! `key add --secret-key-file`, back once when a key was made, and into a demo's own file.
+//! A secret as JSON text, where one must be transmitted: to the server with `key add
+//! --secret-key-file`, back once when a key was made, and into a demo's own file.
 
 use dewar_auth::Secret;
 use serde::{Deserialize, Deserializer, Serializer};

@@ -19,7 +19,7 @@ use super::audit_dispatch::{carry_out, turned_away};
 use super::socket::{AdminSocket, is_allowed};
 use crate::listener::Stop;
 
-/// Where requests are posted.
+/// The path for requests.
 pub(super) const PATH: &str = "/v1/admin";
 
 /// A request longer than this is refused.
@@ -28,7 +28,7 @@ const REQUEST_BYTES_MAX: usize = 64 * 1024;
 /// Further connections wait.
 const CONNECTIONS_MAX: usize = 32;
 
-/// From accepting to the end of a connection: commands ask a few things and go.
+/// Longest time of a connection. Commands send a few requests and disconnect.
 const CONNECTION_TIME: Duration = Duration::from_secs(300);
 
 /// For the head of a request.
@@ -37,7 +37,7 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Pause after an accept that failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers admin requests until `stop` drains; the socket goes with the task.
+/// Answers admin requests until `stop` drains. The socket is removed with the task.
 pub fn serve(socket: AdminSocket, api: Arc<dyn AdminApi>, stop: &Stop) {
     let tracked = stop.clone();
     stop.spawn(async move { accept(socket, api, tracked).await });
@@ -143,8 +143,8 @@ async fn answer(
     response
 }
 
-/// Carries a request out in a task that outlives the connection: who goes away in the middle leaves
-/// nothing half done, and nothing that the audit log does not know.
+/// Runs a request in a task that outlives the connection. So a client that disconnects leaves
+/// nothing half done, and nothing that the audit log misses.
 async fn see_through(
     api: Arc<dyn AdminApi>,
     request: Request,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct ShareInfo {
     /// Its access key, by which it is revoked.
     pub id: String,
-    /// Whose: `[TENANT:]NAME`.
+    /// The owner: `[TENANT:]NAME`.
     pub user: String,
     /// Of what: `/bucket/key`.
     pub path: String,
@@ -19,12 +19,12 @@ pub struct ShareInfo {
     pub expires: String,
     /// Whether it has ended.
     pub over: bool,
-    /// The address, told this once. It is a secret: whoever has it may use it.
+    /// The address, shown only once. It is a secret: everybody who has it can use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
-/// What can be asked about shares.
+/// A request about shares.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ShareRequest {
@@ -38,7 +38,7 @@ pub enum ShareRequest {
         upload: bool,
         /// How long it lasts.
         seconds: u64,
-        /// Where the S3 door is for who gets the address; as it is listened on if absent.
+        /// The address of the S3 server for recipients; its listening address if absent.
         endpoint: Option<String>,
     },
     /// List shares.

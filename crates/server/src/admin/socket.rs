@@ -1,8 +1,8 @@
 //! The unix socket of the admin API.
 //!
-//! It is bound under a temporary name, set to mode 0600 and only then renamed into place, so that
-//! nobody meets it with another mode and a stale one of a killed server is replaced in one step.
-//! The caller holds the lock of the state folder, so no other server can be using the name.
+//! It is bound under a temporary name, set to mode 0600 and then renamed. So nobody can connect
+//! while it has another mode, and a stale socket of a killed server is replaced in one step. The
+//! caller holds the lock of the state folder, so no other server can use the name.
 
 use std::fs::{self, File};
 use std::io;
@@ -32,8 +32,8 @@ pub struct AdminSocket {
     pub(super) listener: UnixListener,
 }
 
-/// A path that fits into a socket address, which holds 107 bytes: a long one goes by way of its
-/// folder's descriptor, which must stay open meanwhile.
+/// A path that fits into a socket address, which has 107 bytes. A long path uses its folder's
+/// descriptor, which must stay open meanwhile.
 struct Reachable {
     path: PathBuf,
     _folder: Option<File>,
@@ -61,7 +61,7 @@ impl AdminSocket {
     /// Binds `path`, replacing a stale socket.
     ///
     /// # Errors
-    /// The folder is absent or cannot be written to, or `path` is something else than a socket.
+    /// The folder is absent or cannot be written to, or `path` is not a socket.
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
         let failed = |doing| {
             move |source| SocketError {
@@ -128,7 +128,7 @@ pub(super) async fn connect(path: &Path) -> io::Result<Option<UnixStream>> {
     }
 }
 
-/// Whether a peer may administer a server that runs as `own`: root, and the same user.
+/// Whether a peer may administer a server that runs as `own`: root and the same user may.
 pub(super) fn is_allowed(peer: u32, own: u32) -> bool {
     peer == 0 || peer == own
 }

@@ -1,8 +1,8 @@
-//! What administrators ask about disks and redundancy, and what they hear.
+//! Requests about disks and redundancy, and their replies.
 
 use serde::{Deserialize, Serialize};
 
-/// What can be decided about a disk.
+/// A decision about a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskAction {
@@ -12,14 +12,15 @@ pub enum DiskAction {
     Keep,
 }
 
-/// A disk, what is on it, and how far its scrub is.
+/// A disk, its content, and the progress of its scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskInfo {
-    /// What people call it by: given once, in the order of its appearance.
+    /// The disk's number, which people use as its name. Numbers are given once, in the order of
+    /// appearance.
     pub number: Option<u32>,
-    /// Its id in 32 hexadecimal digits; `None` for a folder that holds no disk of this pool.
+    /// Its id in 32 hexadecimal digits; `None` for a folder without a disk of this pool.
     pub id: Option<String>,
-    /// Its folder, or where it was last; `None` for one that is named by records only.
+    /// Its present or last folder; `None` for a disk that only records name.
     pub path: Option<String>,
     /// The name of its pool; `None` for a folder that holds no disk.
     #[serde(default)]
@@ -35,7 +36,7 @@ pub struct DiskInfo {
     pub bad_shards: u64,
     /// Size of its file system in bytes.
     pub total_bytes: Option<u64>,
-    /// What may still be written there.
+    /// Bytes that may still be written there.
     pub available_bytes: Option<u64>,
     /// Shards found bad by scrub or `fsck --deep` since it joined the pool, mended or not.
     #[serde(default)]
@@ -49,14 +50,14 @@ pub struct DiskInfo {
     pub scrub_began: Option<String>,
     /// Bytes that it has read so far.
     pub scrub_bytes: u64,
-    /// What is the matter with it and what to do, if anything is.
+    /// The problem with the disk and the action to take; `None` if it has none.
     pub advice: Option<String>,
-    /// What is on a removed disk whose folder is there.
+    /// The content of a removed disk whose folder is there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<RemainingFilesInfo>,
 }
 
-/// What a removed disk still has, by the names of its files.
+/// The content of a removed disk, by the names of its files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemainingFilesInfo {
     /// Shards.
@@ -67,7 +68,8 @@ pub struct RemainingFilesInfo {
     pub lacking_bytes: u64,
     /// Blobs with such a shard that cannot be read now.
     pub unreadable: u64,
-    /// There may be blobs that the catalog does not name, whose shards count as none of these.
+    /// Whether there may be blobs that the catalog does not name. Their shards are not counted
+    /// here.
     #[serde(default)]
     pub unsettled: bool,
 }
@@ -75,9 +77,9 @@ pub struct RemainingFilesInfo {
 /// A disk that was just removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskRemoved {
-    /// What people call it by.
+    /// The disk's number.
     pub number: Option<u32>,
-    /// Its id in 32 hexadecimal digits; `None` for a folder that was only remembered.
+    /// Its id in 32 hexadecimal digits; `None` for a folder in which no disk was ever seen.
     pub id: Option<String>,
     /// Its folder, or where it was last.
     pub path: Option<String>,
@@ -87,10 +89,10 @@ pub struct DiskRemoved {
     pub bytes: u64,
     /// The files are still there: its folder is left as it is.
     pub left_behind: bool,
-    /// Disks that should be added: with fewer than twice the failures to be survived and one, the
-    /// journal cannot be written any more after as many failures.
+    /// Further disks that the journal needs. With fewer than 2m+1 disks, where m is the number of
+    /// failures to be survived, the journal cannot be written after m failures.
     pub short_of: usize,
-    /// How much stands how many failures without it; `None` where a folder was forgotten.
+    /// The redundancy ledger without the disk; `None` where a folder was forgotten.
     #[serde(default)]
     pub ledger: Option<LedgerInfo>,
 }
@@ -98,26 +100,26 @@ pub struct DiskRemoved {
 /// A removed disk that was just taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskReadmitted {
-    /// What people call it by.
+    /// The disk's number.
     pub number: Option<u32>,
     /// Its id in 32 hexadecimal digits.
     pub id: String,
     /// Its folder.
     pub path: String,
-    /// What it had when it came; `None` when it was being taken back already.
+    /// The content of the disk when it came; `None` when it was being taken back already.
     pub held: Option<RemainingFilesInfo>,
     /// Whether the configuration names the folder too.
     pub in_configuration: bool,
-    /// What is unwise about it.
+    /// Warnings about the disk.
     pub warnings: Vec<String>,
 }
 
-/// What was decided about a disk, and what follows.
+/// A decision about a disk, and its consequences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskDecided {
-    /// What was decided.
+    /// The decision.
     pub action: DiskAction,
-    /// What people call it by.
+    /// The disk's number.
     pub number: Option<u32>,
     /// Its folder, or where it was last.
     pub path: String,
@@ -132,7 +134,7 @@ pub struct DiskDecided {
 /// A disk that was just added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskAdded {
-    /// What people call it by.
+    /// The disk's number.
     pub number: Option<u32>,
     /// Its id in 32 hexadecimal digits.
     pub id: String,
@@ -146,41 +148,41 @@ pub struct DiskAdded {
     pub removed: bool,
     /// Whether the configuration names the folder too.
     pub in_configuration: bool,
-    /// What is unwise about it.
+    /// Warnings about the disk.
     pub warnings: Vec<String>,
 }
 
-/// How much stands how many failures of disks.
+/// The redundancy ledger: amounts of data by the number of disk failures that they survive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerInfo {
     /// When it was counted, RFC 3339 in UTC.
     pub counted: String,
-    /// Failures that the catalog is to survive, and the layout of the pool that survives most.
+    /// Failures that the catalog is to survive. It is the number of the safest pool's layout.
     pub full: i32,
     /// From the most endangered on.
     pub lines: Vec<LedgerLineInfo>,
-    /// Failures that the catalog survives now; negative when some of it can be read from no disk.
+    /// Failures that the catalog survives now; negative if a part of it can be read from no disk.
     pub catalog: i32,
     /// Pieces of the catalog index that no disk has right.
     #[serde(default)]
     pub catalog_lost: u64,
-    /// The catalog was restored or rebuilt, and it is not settled what becomes of blobs that it does not
-    /// name: they are in no line.
+    /// Whether the catalog was restored or rebuilt, and it is not decided yet whether blobs without
+    /// a name are salvaged or given up. These blobs are in no line.
     #[serde(default)]
     pub unsettled: bool,
-    /// Why the check could not look at everything; what is counted is what could be read.
+    /// The reason why the check could not read everything. The counts cover the part that was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<String>,
-    /// Bytes of small objects that stand in the journal only, as safe as it is.
+    /// Bytes of small objects that are only in the journal. They are as safe as the journal.
     pub journal_only_bytes: u64,
-    /// Blobs that nothing names any more and that are about to be removed: they are in no line.
+    /// Blobs without a name that are about to be removed. They are in no line.
     #[serde(default)]
     pub freeing_blobs: u64,
     /// Their content in bytes.
     #[serde(default)]
     pub freeing_bytes: u64,
-    /// Objects below full redundancy, the worst first; only from `fsck`, and the first ones where there
-    /// are very many.
+    /// Objects below full redundancy, the worst first; only from `fsck`, and only the first ones if
+    /// there are very many.
     pub at_risk: Vec<DangerInfo>,
     /// Whether there are more of them: pages of [`AtRiskInfo`] name those.
     pub more: bool,
@@ -188,13 +190,13 @@ pub struct LedgerInfo {
     pub found_bad: u64,
 }
 
-/// What is told of a disk without room.
+/// The message about a disk without free space.
 pub const FULL: &str = "it is full, and takes no new data until there is room";
 
-/// With what the detail of a disk begins that is all there, but not for this process.
+/// The start of the detail of a complete disk that this process may not access.
 pub const NO_RIGHT: &str = "this process may not use it: ";
 
-/// How the detail of a disk begins whose folder and data are there, without a good identity file.
+/// The start of the detail of a disk with folder and data, but without a valid identity file.
 pub const NO_IDENTITY: &str = "its file `dewar-disk` ";
 
 /// The detail of a missing disk whose folder is not known.
@@ -209,7 +211,8 @@ pub struct LedgerLineInfo {
     pub blobs: u64,
     /// Their content in bytes.
     pub bytes: u64,
-    /// Of the blobs, those with fewer failures left than the layouts of their pools are to survive.
+    /// Of the blobs, those that survive fewer failures than the layouts of their pools are to
+    /// survive.
     #[serde(default)]
     pub lacking: u64,
     /// Objects; only from `fsck`.
@@ -227,19 +230,19 @@ pub struct DangerInfo {
     pub path: String,
 }
 
-/// What repair does and did since the start.
+/// The status of repair, and its work since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairInfo {
     /// Blobs put right.
     pub repaired: u64,
-    /// Blobs laid out anew.
+    /// Blobs that were rewritten in another layout.
     pub laid_out: u64,
     /// Bytes written.
     pub bytes: u64,
     /// Repairs that failed; they are tried again.
     pub failed: u64,
-    /// Blobs that waited for repair when all records were looked at last, those whose repair failed
-    /// included.
+    /// Blobs that waited for repair at the last pass over all records, including those with a
+    /// failed repair.
     pub waiting: u64,
     /// Of these, those whose repair failed and is tried again later.
     #[serde(default)]
@@ -253,13 +256,13 @@ pub struct FsckInfo {
     pub running: bool,
     /// Blobs read so far; only with `--deep`.
     pub blobs_read: u64,
-    /// What it found.
+    /// The result of the check.
     pub ledger: Option<LedgerInfo>,
     /// Why it could not be finished.
     pub error: Option<String>,
 }
 
-/// A page of the objects at risk that a check did not name at once.
+/// A page of the objects at risk that a check did not list at first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AtRiskInfo {
     /// Objects below full redundancy, the worst first; there may be none on a page.
@@ -273,7 +276,7 @@ pub struct AtRiskInfo {
 pub struct ScrubInfo {
     /// The disk's id in 32 hexadecimal digits.
     pub id: String,
-    /// What people call it by.
+    /// The disk's number.
     pub number: Option<u32>,
     /// Its folder.
     pub path: String,

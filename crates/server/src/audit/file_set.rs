@@ -1,4 +1,4 @@
-//! The files of one set: where it goes on, how lines are added, when files are exchanged and removed.
+//! The files of one set: the position to continue at, appending lines, rotating and removing files.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -24,7 +24,8 @@ pub(super) struct FileSet {
 }
 
 impl FileSet {
-    /// Goes on behind the last whole line, and says how much behind it was cut off.
+    /// Continues after the last complete line, and reports the number of bytes that were removed
+    /// behind it.
     pub(super) fn open(config: AuditConfig, set: AuditSet) -> io::Result<(Self, u64)> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(&config.folder)?;
@@ -100,7 +101,7 @@ impl FileSet {
         Ok(())
     }
 
-    /// Writes lines durably, or nothing that counts: what fails is written anew at the same place.
+    /// Writes lines durably, or none: after a failure the next write overwrites the same position.
     pub(super) fn append(&mut self, text: &str) -> io::Result<()> {
         self.rotate()?;
         let at = self.length;

@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-/// Longest parts of a record, in bytes: names, paths, reasons. What is longer is cut.
+/// Longest parts of a record, in bytes: names, paths, reasons. Longer ones are truncated.
 const WHO_BYTES_MAX: usize = 512;
 const TARGET_BYTES_MAX: usize = 2048;
 const WHY_BYTES_MAX: usize = 1024;
 
-/// Longest path of a record that anybody can cause, and of each of the first names of a record that stands
-/// for several, in bytes.
+/// Longest path of a record that anybody can cause, and of each of the first names of a record for
+/// several decisions, in bytes.
 const NAME_BYTES_MAX: usize = 512;
 
-/// What a record of the longest parts takes in memory, in bytes.
+/// The approximate memory of a record beside its texts, in bytes.
 pub(super) const RECORD_BYTES: usize = 256;
 
 /// A digest over a line and all before it.
@@ -26,7 +26,7 @@ pub(super) type DigestChain = [u8; 32];
 const CHAIN: &str = ",\"chain\":\"";
 const CHAIN_DIGITS: usize = 64;
 
-/// What stands in a line. Members that have nothing to say are left out.
+/// The content of a line. Empty members are left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
     /// Counts up by one from line to line, across files.
@@ -37,7 +37,7 @@ pub struct Line {
     pub event: String,
     /// `allowed`, `refused` or `failed`.
     pub outcome: String,
-    /// Who.
+    /// The caller.
     pub who: String,
     /// By which credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,21 +48,21 @@ pub struct Line {
     /// Whether it came encrypted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<bool>,
-    /// What was asked for.
+    /// The requested action.
     pub action: String,
     /// To what.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub target: String,
-    /// What decided.
+    /// The reason for the decision.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
     /// The request's id at its door.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// How many equal decisions the line stands for, if not one.
+    /// The number of equal decisions, if more than one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// The first targets of a line that stands for several; `target` is the folder that all share.
+    /// The first targets of a line for several decisions. `target` is their common folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
@@ -80,7 +80,7 @@ fn cut(mut text: String, bytes_max: usize) -> String {
     text
 }
 
-/// Cuts what clients can make long, so that a queue of records is bounded.
+/// Truncates fields that clients can make long, so that the memory of queued records is bounded.
 pub(super) fn bounded(record: AuditRecord) -> AuditRecord {
     let target_bytes_max = match record.by_nobody {
         true => NAME_BYTES_MAX,
@@ -147,8 +147,8 @@ impl Line {
         (text, chain)
     }
 
-    /// A line without its end: what it says, the chain that it claims, and the one that it has
-    /// behind `before`. `None` for what is no line of the log.
+    /// Parses a line without its end: its content, the chain that it claims, and the chain that it
+    /// must have after `before`. `None` for text that is no line of the log.
     pub(super) fn open(
         text: &str,
         before: &DigestChain,

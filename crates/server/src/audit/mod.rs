@@ -1,18 +1,21 @@
-//! The audit log: who asked for what, from where, by which credential, and what decided.
+//! The audit log: the user, address, credential, action and target of each decision, and its
+//! reason.
 //!
-//! One JSON object per line ([`mod@line`]), in files of their own in a folder of mode 0700. Each line carries
-//! a number and a digest over itself and the line before, so that a line that was changed or cut out shows
-//! ([`mod@read`]). There are two sets of files ([`set`]), so that data events never remove what matters for
-//! security, and each account has a rate ([`rate`]). Records are taken into a bounded queue and written, synced and rotated by a thread of its
-//! own ([`writer`]); the threads that serve never wait for it.
+//! One JSON object per line ([`mod@line`]), in files in a folder of mode 0700. Each line has a
+//! number and a digest over itself and the line before, so that changed or missing lines can be
+//! detected ([`mod@read`]). There are two sets of files ([`set`]), so that data events never remove
+//! records that matter for security. Each account has a rate limit ([`rate`]). Records go into a
+//! bounded queue. A separate thread writes, syncs and rotates them ([`writer`]). The threads that
+//! serve never wait for it.
 //!
-//! **When it cannot be written**, because the disk is full or slower than what happens: the queue keeps
-//! 16 MiB of records, and the same bytes are tried again each second. Beyond that, `audit.unwritable`
-//! decides: `alarm` lets things happen, counts what was not recorded, says so in the server's log and, as
-//! soon as it can, in the audit log itself; `refuse` refuses whatever would have to be recorded.
+//! **When it cannot be written**, because the disk is full or too slow, the queue keeps 16 MiB of
+//! records, and the write is retried each second. When the queue is full, `audit.unwritable`
+//! decides. `alarm` continues, counts the missing records, and reports them in the server's log
+//! and, as soon as possible, in the audit log itself. `refuse` refuses every action that must be
+//! recorded.
 //!
-//! **After a crash** the last tenth of a second may be missing. A line that was not finished is cut off at the
-//! next start, which the log then says.
+//! **After a crash** the last tenth of a second may be missing. An incomplete line is removed at
+//! the next start, and the log records that.
 
 mod file_set;
 mod line;
@@ -37,7 +40,7 @@ pub use writer::OpenError;
 
 use writer::Writer;
 
-/// What to do when nothing can be recorded.
+/// The action to take when nothing can be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwritable {
     /// Go on, and say so.
@@ -49,7 +52,7 @@ pub enum Unwritable {
 /// How the log is kept.
 #[derive(Clone, Debug)]
 pub struct AuditConfig {
-    /// Where its files are.
+    /// The folder of its files.
     pub folder: PathBuf,
     /// Whether reading is recorded too.
     pub reads: bool,
@@ -59,7 +62,7 @@ pub struct AuditConfig {
     pub files_max: usize,
     /// Records of one account that are written one by one.
     pub rates: AuditRates,
-    /// What to do when nothing can be recorded.
+    /// The action to take when nothing can be recorded.
     pub unwritable: Unwritable,
 }
 
@@ -71,7 +74,7 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// Opens the log and goes on behind its last whole line.
+    /// Opens the log and continues after its last complete line.
     ///
     /// # Errors
     /// The folder cannot be made, read or written.
@@ -96,7 +99,7 @@ impl AuditLog {
         self.record(AuditRecord { why, ..own(action) });
     }
 
-    /// Waits until everything that was taken so far is on the disk, for a second at most.
+    /// Waits until all records taken so far are on the disk, for a limited time.
     pub(crate) fn flush(&self) -> bool {
         self.writer.flush()
     }
@@ -106,7 +109,7 @@ impl AuditLog {
         self.writer.failing()
     }
 
-    /// What was counted since it was opened.
+    /// The counters since it was opened.
     pub(crate) fn counts(&self) -> AuditCounters {
         self.writer.counts()
     }

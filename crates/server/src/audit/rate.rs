@@ -1,7 +1,8 @@
-//! How many records of one account are written one by one.
+//! Limits on the records of one account that are written one by one.
 //!
-//! The log is bounded, so an account that causes very many records would remove those of all others.
-//! Beyond its rate, the records of an account are counted, and one record a minute says how many.
+//! The log has a limited size, so an account with very many records would displace those of all
+//! others. Beyond its rate, the records of an account are only counted, and one record per minute
+//! has their number.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,13 +13,13 @@ use dewar_types::{Timestamp, UserId};
 
 use super::set::AuditSet;
 
-/// Accounts and addresses that are counted apart in a minute; further ones share one rate.
+/// Accounts and addresses that are counted separately in a minute. Further ones share one rate.
 const SOURCES_MAX: usize = 4096;
 
-/// Actions that are counted apart when records of a source are not written one by one.
+/// Actions that are counted separately when records of a source are not written one by one.
 const ACTIONS_MAX: usize = 128;
 
-/// Sources that a record of their own says it of; a last one speaks for all others.
+/// Sources with a summary record of their own. A last record covers all others.
 const SKIPPED_MAX: usize = 64;
 
 /// Seconds of a window.
@@ -27,14 +28,15 @@ const WINDOW_SECS: u64 = 60;
 /// The rates, in records of one account and minute.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditRates {
-    /// Of what is allowed to happen to data.
+    /// Of allowed actions on data.
     pub data: u32,
-    /// Of refusals, as many of logins and sessions, and as many of the IAM API. Nobody in particular counts as one account, of
-    /// which one address takes half at most.
+    /// Of refusals, of logins and sessions, and of the IAM API, each with this limit. Anonymous
+    /// callers count as one account, of which one address uses half at most.
     pub security: u32,
 }
 
-/// What has a rate of its own, so that none of it can be hidden behind much of another.
+/// The classes of records with separate rates, so that many records of one class cannot hide those
+/// of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RateClass {
     /// Allowed and about data.
@@ -67,7 +69,7 @@ impl RateClass {
     }
 }
 
-/// Whose records are counted together.
+/// The source of records that are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Account(UserId),
@@ -95,7 +97,7 @@ impl Source {
     }
 }
 
-/// What was counted of a source in one class.
+/// The counters of a source in one class.
 #[derive(Debug, Default)]
 struct SourceCount {
     taken: u32,
@@ -176,7 +178,7 @@ impl RateLimiter {
         }
     }
 
-    /// Ends the window: what was only counted in it can be taken.
+    /// Ends the window: its counted records can be taken.
     pub(super) fn end(&mut self) {
         for (class, counts) in RateClass::ALL.into_iter().zip(&mut self.counts) {
             let set = class.set();
@@ -192,7 +194,7 @@ impl RateLimiter {
         }
     }
 
-    /// Takes what was only counted in windows that are over.
+    /// Takes the counts of windows that have ended.
     pub(super) fn take_skipped(&mut self) -> Vec<SkippedRecords> {
         std::mem::take(&mut self.skipped)
     }

@@ -1,7 +1,6 @@
-//! Reading the log: searching it, and looking whether something was taken out of it.
+//! Reading the log: searching it, and checking whether lines were removed or changed.
 //!
-//! Both go over the files themselves, so they do not need a server, and one that writes meanwhile does
-//! not hinder them.
+//! Both read the files themselves. They need no server, and do not interfere with one that writes.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -22,20 +21,20 @@ pub struct ReadError {
     error: io::Error,
 }
 
-/// Which lines are wanted: all that is given must fit.
+/// A filter for lines. A line must match every field that is set.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Whose: the name as it stands in the log.
+    /// The name of the caller, as in the log.
     pub who: Option<String>,
     /// By which credential.
     pub credential: Option<String>,
-    /// To what: this path and what is below it.
+    /// The target: this path and everything below it.
     pub path: Option<String>,
-    /// What was asked for, as `s3:PutObject` or `PutObject`, in any case of letters.
+    /// The requested action, as `s3:PutObject` or `PutObject`, in any case of letters.
     pub action: Option<String>,
-    /// What kind of thing.
+    /// The kind of event.
     pub event: Option<String>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Option<String>,
     /// Not before this time, as lines have it.
     pub since: Option<String>,
@@ -71,8 +70,8 @@ impl Filter {
     }
 }
 
-/// Whether a line is about a path or something below it. A line that stands for more targets than it names is
-/// about each path below the folder that they share, since it may be.
+/// Whether a line is about a path or something below it. A line may count more targets than it
+/// names. It then matches each path below their common folder, since any of them may be a target.
 fn is_about(path: &str, line: &Line) -> bool {
     let more = line
         .count
@@ -151,7 +150,7 @@ impl SetLines {
     }
 }
 
-/// Gives the lines of both sets that fit to `found`, oldest first, with their text.
+/// Returns the lines of both sets that match the filter, oldest first, with their text.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -182,36 +181,37 @@ pub fn read(
     }
 }
 
-/// Where a log is not what was written.
+/// A place where a log is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainBreak {
     /// In which file.
     pub file: PathBuf,
     /// Behind which number.
     pub behind: u64,
-    /// What is wrong there.
+    /// The problem there.
     pub what: &'static str,
 }
 
-/// What a set holds.
+/// The result of the verification of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedSet {
-    /// Which one.
+    /// The set.
     pub set: AuditSet,
     /// The numbers of the first and the last line.
     pub first: u64,
     /// See `first`.
     pub last: u64,
-    /// The last line's chain: who keeps it elsewhere can tell later whether the log was written anew.
+    /// The last line's chain. An administrator who keeps it elsewhere can later detect that the log
+    /// was rewritten.
     pub chain: String,
-    /// Where it is not what was written; at most a hundred.
+    /// The places where it is not as it was written; at most a hundred.
     pub broken: Vec<ChainBreak>,
 }
 
-/// Most breaks that are told one by one.
+/// Most breaks that are reported one by one.
 const BROKEN_MAX: usize = 100;
 
-/// Looks in each set whether each line follows the one before it and is as it was written.
+/// Checks in each set whether each line follows the one before it and is unchanged.
 ///
 /// # Errors
 /// A file cannot be read.

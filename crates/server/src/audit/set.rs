@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use dewar_auth::{AuditEvent, AuditOutcome, AuditRecord};
 
-/// A set of files with numbers and a chain of digests of its own. Each set keeps its own number of files,
-/// so that many records of one set never remove records of the other.
+/// A set of files with its own numbers and chain of digests. The number of files is limited per
+/// set, so that many records of one set never remove records of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditSet {
-    /// What was allowed to happen to data: `audit-*.jsonl`. Logs of older releases hold all records here.
+    /// Allowed actions on data: `audit-*.jsonl`. Logs of older releases have all records here.
     Data,
     /// Logins, sessions, commands of the administrator, the IAM API, refusals, and the log itself:
     /// `security-*.jsonl`.
@@ -29,7 +29,7 @@ impl AuditSet {
         }
     }
 
-    /// What the names of its files begin with.
+    /// The prefix of its file names.
     const fn prefix(self) -> &'static str {
         match self {
             Self::Data => "audit-",

@@ -1,4 +1,4 @@
-//! The thread that writes: takes what was queued, numbers and chains it, writes, syncs, rotates.
+//! The writer thread: takes queued records, numbers and chains them, writes, syncs, rotates.
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,16 +28,16 @@ const SYNC_PAUSE: Duration = Duration::from_millis(100);
 /// Such pauses before a failed write is tried again.
 const RETRY_STEPS: usize = 10;
 
-/// How long somebody waits for the disk at the end.
+/// The longest wait for the disk at the end.
 const FLUSH_TIME: Duration = Duration::from_secs(2);
 
 /// Between two complaints in the server's log.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(60);
 
-/// Between two looks whether a minute is over in which records were only counted.
+/// Interval of checks whether a minute is over in which records were only counted.
 const WINDOW_PAUSE: Duration = Duration::from_secs(1);
 
-/// Longest line; what is longer is none of the log.
+/// Longest line. A longer one is not a line of the log.
 pub(super) const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// Why the log cannot be opened.
@@ -48,7 +48,7 @@ pub struct OpenError {
     error: io::Error,
 }
 
-/// What was counted since the log was opened.
+/// The counters since the log was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AuditCounters {
     /// Records that are on the disk.
@@ -62,7 +62,7 @@ pub(crate) struct AuditCounters {
 struct Queue {
     records: VecDeque<(Timestamp, AuditSet, AuditRecord)>,
     bytes: usize,
-    /// Not taken, and not told of yet.
+    /// Records that were not taken and are not reported yet.
     lost: u64,
     rates: RateLimiter,
     /// Records taken and written since the opening.
@@ -184,7 +184,7 @@ impl Writer {
         }
     }
 
-    /// Waits until what was taken up to now is on the disk; whether it is.
+    /// Waits until all records taken so far are on the disk; returns whether they are.
     pub(super) fn flush(&self) -> bool {
         let mut queue = self.shared.queue.lock();
         let wanted = queue.taken;
@@ -210,7 +210,7 @@ impl Drop for Writer {
     }
 }
 
-/// What is written at once.
+/// The records of one write.
 struct WriteBatch {
     records: VecDeque<(Timestamp, AuditSet, AuditRecord)>,
     bytes: usize,
@@ -304,7 +304,7 @@ fn run(mut sets: [FileSet; 2], shared: &Shared, clock: &dyn Clock) {
     }
 }
 
-/// Where a set stands among the sets of this thread.
+/// The index of a set in this thread.
 const fn index(set: AuditSet) -> usize {
     match set {
         AuditSet::Data => 0,

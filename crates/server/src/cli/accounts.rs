@@ -22,7 +22,7 @@ use crate::engine::OpenEngine;
 /// A secret in a file is no longer than this.
 const SECRET_FILE_BYTES_MAX: u64 = 4096;
 
-/// What can be done to users.
+/// The subcommands about users.
 #[derive(Debug, Subcommand)]
 pub enum UserCommand {
     /// Add a user; `dewar key add` then gives it a key
@@ -31,7 +31,7 @@ pub enum UserCommand {
     List(UserListArgs),
     /// Remove a user who owns no bucket, with all keys
     Remove(NameArgs),
-    /// Disable a user: its keys stop working, what it owns stays
+    /// Disable a user: its keys stop working, its data stays
     Disable(NameArgs),
     /// Enable a user again
     Enable(NameArgs),
@@ -49,15 +49,15 @@ pub struct NameArgs {
 /// A user to add.
 #[derive(Debug, Args)]
 pub struct UserAddArgs {
-    /// The user's name; ROOT/NAME for a user of ROOT's account, who may do what policies allow
+    /// The user's name; ROOT/NAME for a user of ROOT's account, with the rights that policies give
     name: String,
-    /// Its tenant, made if there is none [default: the default tenant]
+    /// The tenant, created if it does not exist [default: the default tenant]
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
-    /// What people call it
+    /// The display name
     #[arg(long, value_name = "TEXT")]
     display_name: Option<String>,
-    /// Where mail reaches it; access control lists may name it by this
+    /// The mail address, which access control lists may use
     #[arg(long, value_name = "ADDRESS")]
     email: Option<String>,
     /// Let it manage the users, groups and policies of its tenant, over the IAM API
@@ -74,7 +74,7 @@ pub struct UserListArgs {
     shared: CommonArgs,
 }
 
-/// What can be done to access keys.
+/// The subcommands about access keys.
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
     /// Add a key, made up or brought along; its secret is shown this once
@@ -92,7 +92,7 @@ pub enum KeyCommand {
 /// A key to add.
 #[derive(Debug, Args)]
 pub struct KeyAddArgs {
-    /// Whose key it shall be
+    /// The user who gets the key
     #[arg(long, value_name = "NAME")]
     user: String,
     /// The access key, if it exists already elsewhere
@@ -124,7 +124,7 @@ pub struct KeyArgs {
     shared: CommonArgs,
 }
 
-/// What every admin command knows.
+/// The arguments of every admin command.
 #[derive(Debug, Args)]
 pub(super) struct CommonArgs {
     #[command(flatten)]
@@ -365,7 +365,7 @@ fn show_brought(key: &NewKey, json: bool) -> CommandResult {
     print(&text).map(|()| 0)
 }
 
-/// Shows one reply: in JSON what it holds, without the wrapping that tells replies apart.
+/// Shows one reply. In JSON it is the content, without the enum tag.
 pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
     if json {
         match reply {

@@ -16,40 +16,40 @@ use super::server_target::ServerTarget;
 use crate::audit::{Filter, Line, VerifiedSet, moment, read, verify};
 use crate::config::parse_duration;
 
-/// Lines that are shown where nobody says how many.
+/// The default number of lines.
 const LAST: usize = 1000;
 
-/// What is looked for.
+/// The lines to look for.
 #[derive(Debug, Args)]
 pub struct AuditArgs {
-    /// Of whom: [TENANT:]NAME, SUBJECT@ISSUER, anonymous, or uid N on the admin socket
+    /// The caller: [TENANT:]NAME, SUBJECT@ISSUER, anonymous, or uid N on the admin socket
     #[arg(long, value_name = "NAME")]
     who: Option<String>,
-    /// By which credential: an access key, a session, or what the log calls a token
+    /// The credential: an access key, a session, or a token as the log names it
     #[arg(long, value_name = "ID")]
     credential: Option<String>,
-    /// To what: this path, and what is below it
+    /// The target: this path, and everything below it
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
-    /// What was asked for, as PutObject or admin:key-add
+    /// The action, as PutObject or admin:key-add
     #[arg(long, value_name = "ACTION")]
     verb: Option<String>,
-    /// What kind of thing
+    /// The kind of event
     #[arg(long, value_parser = ["access", "login", "session", "admin", "log"])]
     event: Option<String>,
-    /// What became of it
+    /// The outcome
     #[arg(long, value_parser = ["allowed", "refused", "failed"])]
     outcome: Option<String>,
-    /// From this time on: RFC 3339, or how long ago, as 2h or 7d
+    /// The earliest time: RFC 3339, or an age, as 2h or 7d
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<String>,
-    /// Up to this time
+    /// The latest time
     #[arg(long, value_name = "TIME", value_parser = time)]
     until: Option<String>,
-    /// At most so many, the latest; 0 is all
+    /// Show at most this many, the latest ones; 0 shows all
     #[arg(long, value_name = "NUMBER", default_value_t = LAST)]
     last: usize,
-    /// Look whether a line was changed or taken out, instead
+    /// Check instead whether a line was changed or removed
     #[arg(long, conflicts_with_all = ["who", "credential", "path", "verb", "event", "outcome", "since",
         "until"])]
     verify: bool,

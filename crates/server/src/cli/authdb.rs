@@ -20,8 +20,8 @@ use crate::engine::OpenEngine;
 pub struct ImportAuthdbArgs {
     /// The authorization database of an XRootD server
     file: PathBuf,
-    /// Put the policies of users and groups, named authdb, authdb-2 …; without this they are only shown.
-    /// Those of buckets are shown either way, since their owners have them
+    /// Put the policies of users and groups, named authdb, authdb-2 …; without this they are only
+    /// shown. Policies of buckets are only shown in any case, because their owners set them
     #[arg(long)]
     apply: bool,
     #[command(flatten)]

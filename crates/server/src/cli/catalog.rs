@@ -18,34 +18,34 @@ use crate::admin::{
 use crate::engine::OpenEngine;
 use crate::serve::StartError;
 
-/// How often a backup that is under way is asked how it fares.
+/// Interval of requests for the state of a running backup.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// How often a person is told.
+/// Number of such requests between two progress messages.
 const TELL_EVERY: u32 = 50;
 
-/// Where a backup goes.
+/// The destination of a backup.
 #[derive(Debug, Args)]
 pub struct BackupArgs {
-    /// The folder of backups: it exists, and is empty or has backups of this server; best on another
-    /// machine
+    /// The folder of backups, which must exist and be empty or have backups of this server; best on
+    /// another machine
     target: PathBuf,
-    /// How many backups stay in it
+    /// The number of backups to keep
     #[arg(long, value_name = "N", default_value_t = 48)]
     keep: u32,
     #[command(flatten)]
     shared: CommonArgs,
 }
 
-/// What is restored.
+/// The backup to restore.
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
     /// The folder of backups
     source: PathBuf,
-    /// Which of them; without it the newest
+    /// The backup to restore; without it the newest
     #[arg(long, value_name = "NAME")]
     backup: Option<String>,
-    /// Read and judge the backup, and change nothing
+    /// Read and check the backup, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Put objects back that are newer than the backup
@@ -61,26 +61,25 @@ pub struct RestoreArgs {
     shared: CommonArgs,
 }
 
-/// What can be done to the catalog as a whole.
+/// The subcommands about the catalog as a whole.
 #[derive(Debug, Subcommand)]
 pub enum CatalogCommand {
-    /// Make the catalog whole again from what the disks have of it, and go on with a salvage that was
-    /// cut short
+    /// Rebuild the catalog from the data on the disks, and continue an interrupted salvage
     Rebuild(RebuildArgs),
 }
 
 /// How it is rebuilt.
 #[derive(Debug, Args)]
 pub struct RebuildArgs {
-    /// Say what would be done, and change nothing
+    /// Show what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Take a catalog that lacks something where no other can be had, and put back what the disks
-    /// themselves say
+    /// Accept an incomplete catalog if no complete one can be rebuilt, and restore objects from
+    /// their descriptions on the disks
     #[arg(long)]
     accept_loss: bool,
-    /// Give up what a restored or rebuilt catalog does not name: it is swept away from the next start
-    /// on
+    /// Give up data that a restored or rebuilt catalog does not name: it is deleted from the next
+    /// start on
     #[arg(long, conflicts_with_all = ["dry_run", "accept_loss"])]
     discard_unnamed: bool,
     /// Write every finding to this file, a line of JSON each
@@ -190,12 +189,12 @@ pub(super) fn catalog<O: OpenEngine>(command: CatalogCommand, opener: &O) -> Com
     print_report(&info, args.shared.json)
 }
 
-/// Where an attempt that goes on finds it, wherever it is begun.
+/// The report file as an absolute path, so that a continued attempt finds it from any folder.
 fn report_file(named: Option<PathBuf>) -> Result<Option<PathBuf>, CommandError> {
     named.map(|file| Ok(absolute(&file)?.into())).transpose()
 }
 
-/// Exit code 1 when something was lost, or may have been: what cannot be known is listed.
+/// Exit code 1 when something was lost, or may have been. Facts that cannot be known are listed.
 fn print_report(info: &CatalogInfo, json: bool) -> CommandResult {
     if json {
         print_json(info)?;
@@ -305,7 +304,7 @@ fn text(info: &CatalogInfo) -> String {
     text
 }
 
-/// What is said of objects that the catalog did not know.
+/// The text about objects that the catalog did not know.
 fn put_back(info: &CatalogInfo) -> &'static str {
     match (info.placed, info.dry_run) {
         (true, false) => "put back",

@@ -48,8 +48,8 @@ pub(super) fn table_or(head: &[&str], rows: &[Vec<String>], empty: &str) -> Stri
     }
 }
 
-/// A text with its control characters, and those that change the direction of text, escaped: a name that
-/// somebody chose must not look like another line, nor command the terminal.
+/// A text with its control characters, and those that change the direction of text, escaped. A name
+/// that a user chose must not look like another line, or control the terminal.
 pub(super) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -11,10 +11,10 @@ use super::server_target::{config_file, load};
 use crate::config::check::{Severity, findings};
 use crate::config::{Config, ConfigError, Problem, SECTIONS, all, explain, find, nearest_key};
 
-/// What can be asked about the configuration.
+/// The subcommands about the configuration.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Say what is wrong or unwise about a configuration; changes nothing
+    /// Check a configuration for errors and risks; changes nothing
     Check {
         /// The file, read together with the DEWAR_ variables of this environment; without one, that
         /// of --config, else /etc/dewar/dewar.toml
@@ -49,7 +49,7 @@ struct CheckReport {
 }
 
 impl CheckReport {
-    /// Adds what is wrong or unwise about a configuration, but for keys that have a mistake of their own.
+    /// Adds the errors and risks of a configuration, except for keys that are malformed themselves.
     fn add(&mut self, config: &Config, problems: &[Problem]) {
         let is_wrong = |key: &str| {
             let section = key.split_once('.').map_or(key, |(section, _)| section);

@@ -16,24 +16,25 @@ use crate::admin::{
 };
 use crate::engine::OpenEngine;
 
-/// What can be asked and decided about disks.
+/// The subcommands about disks.
 #[derive(Debug, Subcommand)]
 pub enum DiskCommand {
-    /// List the disks with what is on them
+    /// List the disks and their content
     List(DiskListArgs),
     /// Make a blank folder a disk of the pool; it takes new data at once
     Add(AddArgs),
-    /// Put a new disk in the place of one, dead or alive: what it held is moved or rebuilt, and then it
-    /// is removed. Safe to interrupt: it goes on by itself, or give the same command again
+    /// Replace a disk, working or failed, by a new one: its data is moved or rebuilt, and then it
+    /// is removed. Safe to interrupt: the work continues by itself, or give the same command again
     Replace(ReplaceArgs),
-    /// Move everything off a disk while it can be read; it takes nothing new
+    /// Move all data off a disk that can be read; it gets no new data
     Drain(DrainArgs),
-    /// Take a decision to drain or replace a disk back
+    /// Cancel a decision to drain or replace a disk
     Keep(DiskArgs),
-    /// A disk is lost, or is taken away: rebuild what it held; refused if something would be lost
+    /// Remove a disk that is lost or taken away, and rebuild its data; refused if data would be
+    /// lost
     Remove(DiskArgs),
-    /// Take a removed disk back: its shards are used where the pool lacks them, what belongs to nothing
-    /// is swept. Safe to interrupt: it goes on by itself, or give the same command again
+    /// Take a removed disk back: its shards are used where the pool lacks them, and leftovers are
+    /// deleted. Safe to interrupt: the work continues by itself, or give the same command again
     Readmit(ReadmitArgs),
 }
 
@@ -58,7 +59,7 @@ pub struct DiskArgs {
 pub struct DrainArgs {
     /// The disk's number, its folder, its id, or the first digits of it
     disk: String,
-    /// Without a spare disk, write everything anew in a narrower layout, which takes more room
+    /// Without a spare disk, rewrite all data in a narrower layout, which needs more space
     #[arg(long)]
     narrower: bool,
     #[command(flatten)]
@@ -68,8 +69,8 @@ pub struct DrainArgs {
 /// A disk that was removed.
 #[derive(Debug, Args)]
 pub struct ReadmitArgs {
-    /// The folder that it is in now; or its number, its id or the first digits of it where its folder is
-    /// known
+    /// The disk's folder; if the server knows the folder, also the disk's number, its id, or the
+    /// first digits of it
     disk: String,
     #[command(flatten)]
     shared: CommonArgs,
@@ -80,8 +81,8 @@ pub struct ReadmitArgs {
 pub struct AddArgs {
     /// A blank folder, best on a device of its own
     folder: PathBuf,
-    /// The pool that it becomes a disk of; else the one that the configuration names it for, or the main
-    /// one
+    /// The pool of the new disk; without it the one that the configuration names for the folder, or
+    /// the main one
     #[arg(long)]
     pool: Option<String>,
     #[command(flatten)]
@@ -417,14 +418,14 @@ pub(super) fn ledger_text(ledger: &LedgerInfo) -> String {
     text
 }
 
-/// What it means that a catalog was restored or rebuilt and nobody has looked what it lacks.
+/// The message about a restored or rebuilt catalog whose missing objects nobody has looked for.
 pub(crate) const UNSETTLED: &str = "the catalog was restored or rebuilt, and there may be blobs on the disks that it does not name";
 
-/// What to do about it.
+/// The advice about it.
 pub(crate) const SETTLE: &str = "stop the server, and `dewar catalog rebuild` puts back what is there; \
      `dewar catalog rebuild --discard-unnamed` gives it up";
 
-/// What to do when pieces of the catalog index are damaged on every disk.
+/// The advice when pieces of the catalog index are damaged on every disk.
 pub(super) const CATALOG_LOST_ADVICE: &str = "do not restart it: it goes on with what is in memory, and may \
      not start again. When it can be stopped for a while, `dewar catalog rebuild --dry-run` says what can be \
      had, and `dewar catalog rebuild` or, with a backup, `dewar restore FOLDER --salvage` makes it whole";

@@ -49,7 +49,7 @@ impl CommandError {
     }
 }
 
-/// What a command comes back with: an exit code without a message is possible too.
+/// The result of a command. An exit code without a message is possible too.
 pub(super) type CommandResult = Result<u8, CommandError>;
 
 pub(super) fn code_of(result: CommandResult) -> ExitCode {

@@ -20,32 +20,32 @@ use crate::engine::OpenEngine;
 /// Longest token that is read, in bytes.
 const TOKEN_BYTES_MAX: u64 = 64 * 1024;
 
-/// What can be done about issuers.
+/// The subcommands about issuers.
 #[derive(Debug, Subcommand)]
 pub enum IssuerCommand {
-    /// Let an issuer of login tokens in; its keys are fetched at once
+    /// Add an issuer of login tokens; its keys are fetched at once
     Add(Box<IssuerAddArgs>),
-    /// List issuers, with how it stands with their keys
+    /// List issuers and the state of their keys
     List(FederationListArgs),
-    /// Do not let an issuer in any more; sessions that came from it end
+    /// Remove an issuer; sessions that came from its tokens end
     Remove(UrlArgs),
-    /// Switch an issuer off; sessions that came from it end
+    /// Switch an issuer off; sessions that came from its tokens end
     Disable(UrlArgs),
     /// Switch an issuer on again
     Enable(UrlArgs),
-    /// Say what a token would become here, or why it would not
+    /// Show the user and the rights that a token gets here, or why it is refused
     Test(TestArgs),
 }
 
-/// An issuer to let in.
+/// An issuer to add.
 #[derive(Debug, Args)]
 pub struct IssuerAddArgs {
-    /// Its address, exactly as its tokens have it in iss
+    /// The issuer's address, exactly as its tokens have it in iss
     url: String,
-    /// Whom its tokens must be for (aud); may be given more than once
+    /// The audience that its tokens must have (aud); may be given more than once
     #[arg(long, value_name = "AUD", required = true)]
     audience: Vec<String>,
-    /// Where its keys are, if its metadata does not say so
+    /// The address of its keys, if its metadata does not name it
     #[arg(long, value_name = "URL")]
     jwks_url: Option<String>,
     /// Another origin, https://HOST[:PORT], that metadata and keys may be at
@@ -54,17 +54,17 @@ pub struct IssuerAddArgs {
     /// The tenant of its users [default: the default tenant]
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
-    /// Where its capabilities (storage.read:/...) lead and end: /BUCKET or /BUCKET/DIRECTORY; without
-    /// this they give nothing
+    /// The path that its capabilities (storage.read:/...) are relative to: /BUCKET or
+    /// /BUCKET/DIRECTORY; without it they give no rights
     #[arg(long, value_name = "PATH")]
     base: Option<String>,
-    /// Tokens whose CLAIM is or holds VALUE become this local user
+    /// Map tokens whose CLAIM is or contains VALUE to this local user
     #[arg(long, value_name = "CLAIM=VALUE=NAME")]
     user: Vec<String>,
-    /// Tokens whose CLAIM is or holds VALUE are in this local group
+    /// Map tokens whose CLAIM is or contains VALUE to this local group
     #[arg(long, value_name = "CLAIM=VALUE=NAME")]
     group: Vec<String>,
-    /// Let it in though it does not answer now
+    /// Add it even if it does not answer now
     #[arg(long)]
     unreached: bool,
     #[command(flatten)]
@@ -96,7 +96,7 @@ pub struct TestArgs {
     shared: CommonArgs,
 }
 
-/// What can be done about roles.
+/// The subcommands about roles.
 #[derive(Debug, Subcommand)]
 pub enum RoleCommand {
     /// Make a role and print its ARN
@@ -112,11 +112,11 @@ pub enum RoleCommand {
 pub struct RoleAddArgs {
     /// The role: [TENANT:]NAME, or [TENANT:]ROOT/NAME for one of ROOT's account
     name: String,
-    /// The issuer whose users may become it
+    /// The issuer whose users may assume the role
     #[arg(long, value_name = "URL", requires = "claim")]
     issuer: Option<String>,
-    /// What their tokens must say: CLAIM is VALUE or holds it; of a claim that is given more than once
-    /// one value is enough, of several claims all
+    /// A claim that tokens must have: CLAIM is or contains VALUE. If a claim is given more than
+    /// once, one of its values is enough; different claims must all match
     #[arg(long, value_name = "CLAIM=VALUE", requires = "issuer")]
     claim: Vec<String>,
     /// A trust policy instead, in IAM's JSON
@@ -127,13 +127,13 @@ pub struct RoleAddArgs {
         required_unless_present = "issuer"
     )]
     trust: Option<PathBuf>,
-    /// What it may do, in IAM's JSON
+    /// The role's policy, in IAM's JSON
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Longest session, 900 to 43200 seconds [default: 3600]
     #[arg(long, value_name = "SECONDS")]
     max_session: Option<u32>,
-    /// What people should know about it
+    /// A description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
     #[command(flatten)]
@@ -159,14 +159,14 @@ pub struct RoleArgs {
     shared: CommonArgs,
 }
 
-/// What can be done about sessions.
+/// The subcommands about sessions.
 #[derive(Debug, Subcommand)]
 pub enum SessionCommand {
-    /// End sessions: those that were given up to now, and what came from them
+    /// End sessions that were created up to now, and those made from them
     Revoke(RevokeArgs),
 }
 
-/// Which sessions.
+/// The sessions to end.
 #[derive(Debug, Args)]
 pub struct RevokeArgs {
     #[command(flatten)]
@@ -182,13 +182,13 @@ pub(super) struct SessionSelector {
     /// One session, by its access key
     #[arg(long, value_name = "KEY")]
     session: Option<String>,
-    /// All of a user: [TENANT:]NAME
+    /// All sessions of a user: [TENANT:]NAME
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// All of a role: [TENANT:]NAME
+    /// All sessions of a role: [TENANT:]NAME
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
-    /// All that came from an issuer's tokens
+    /// All sessions that came from an issuer's tokens
     #[arg(long, value_name = "URL")]
     issuer: Option<String>,
 }

@@ -16,18 +16,18 @@ use crate::engine::OpenEngine;
 /// Longest policy that is read from a file, in bytes.
 const POLICY_BYTES_MAX: u64 = 64 * 1024;
 
-/// What can be done to policies.
+/// The subcommands about policies.
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
     /// Put a policy on a user, group or role, in place of the one of that name
     Put(PolicyPutArgs),
     /// List the policies of a user, group or role
     List(PolicyListArgs),
-    /// Take a policy away from a user, group or role
+    /// Remove a policy from a user, group or role
     Remove(PolicyRemoveArgs),
-    /// Say whether somebody may do something, and what decides that
+    /// Show whether a user may do something, and the reason
     Explain(ExplainArgs),
-    /// Read an XRootD authorization database, and say which policies each line becomes
+    /// Read an XRootD authorization database, and show the policies for each line
     ImportAuthdb(ImportAuthdbArgs),
 }
 
@@ -49,7 +49,7 @@ pub(super) struct HolderArgs {
 /// A policy to put.
 #[derive(Debug, Args)]
 pub struct PolicyPutArgs {
-    /// What the policy is called
+    /// The policy's name
     name: String,
     /// A file with the document, in IAM's JSON
     file: PathBuf,
@@ -59,7 +59,7 @@ pub struct PolicyPutArgs {
     shared: CommonArgs,
 }
 
-/// Whose policies.
+/// The holder of the policies.
 #[derive(Debug, Args)]
 pub struct PolicyListArgs {
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub struct PolicyListArgs {
 /// A policy to take away.
 #[derive(Debug, Args)]
 pub struct PolicyRemoveArgs {
-    /// What the policy is called
+    /// The policy's name
     name: String,
     #[command(flatten)]
     holder: HolderArgs,
@@ -82,7 +82,7 @@ pub struct PolicyRemoveArgs {
 /// A question.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// The user, [TENANT:]NAME, or role:[TENANT:]NAME; - for nobody in particular
+    /// The user, [TENANT:]NAME, or role:[TENANT:]NAME; - for anonymous
     who: String,
     /// The action, as policies name it: s3:GetObject
     action: String,
@@ -92,7 +92,7 @@ pub struct ExplainArgs {
     shared: CommonArgs,
 }
 
-/// What can be done to groups.
+/// The subcommands about groups.
 #[derive(Debug, Subcommand)]
 pub enum GroupCommand {
     /// Make a group of the tenant's
@@ -105,16 +105,16 @@ pub enum GroupCommand {
     Join(MemberArgs),
     /// Take a user out of a group
     Leave(MemberArgs),
-    /// Give a bucket or directory a group: what is put there from now on is charged to it
+    /// Give a bucket or directory a group: new data there is charged to it
     Own(OwnArgs),
-    /// Say which group is charged for what is put at a place
+    /// Show the group that is charged for new data at a path
     Of(OfArgs),
 }
 
 /// A place.
 #[derive(Debug, Args)]
 pub struct OfArgs {
-    /// /BUCKET, /BUCKET/DIRECTORY or /@TENANT/BUCKET; it need not be there
+    /// /BUCKET, /BUCKET/DIRECTORY or /@TENANT/BUCKET; it need not exist
     path: String,
     #[command(flatten)]
     shared: CommonArgs,
@@ -123,12 +123,12 @@ pub struct OfArgs {
 /// A place, and whose it shall be.
 #[derive(Debug, Args)]
 pub struct OwnArgs {
-    /// /BUCKET, /BUCKET/DIRECTORY or /@TENANT/BUCKET; what is there already keeps its group
+    /// /BUCKET, /BUCKET/DIRECTORY or /@TENANT/BUCKET; existing data keeps its group
     path: String,
     /// The group: [TENANT:]NAME
     #[arg(required_unless_present = "nobody")]
     group: Option<String>,
-    /// Take its group away
+    /// Remove its group
     #[arg(long, conflicts_with = "group")]
     nobody: bool,
     #[command(flatten)]

@@ -1,6 +1,6 @@
-//! `dewar bench journal`: what the bare journal costs on some disks, with the records that small
-//! puts make and without HTTP. Beside `dewar bench s3` on the same disks it tells what the rest of the
-//! way costs.
+//! `dewar bench journal`: the speed of a bare journal on some disks, with the records of small puts
+//! and without HTTP. The difference to `dewar bench s3` on the same disks is the cost of the other
+//! layers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use super::exit::{CONFLICT, CommandError, CommandResult, FAILED, NOT_FOUND};
 
 /// The folder that it makes in each folder, and removes at the end.
 const FOLDER: &str = "dewar-bench-journal";
-/// How often what is durable is let go.
+/// Interval at which durable records are released.
 const LET_GO_EVERY: Duration = Duration::from_millis(50);
 const CLOSE_WITHIN: Duration = Duration::from_secs(10);
 
-/// What `dewar bench journal` is told.
+/// The arguments of `dewar bench journal`.
 #[derive(Clone, Debug, Args)]
 pub struct JournalBenchArgs {
     /// Folders to write to, one for each disk: four for the holders of a pool of 4+2
@@ -50,7 +50,7 @@ pub struct JournalBenchArgs {
     json: bool,
 }
 
-/// What came of one step.
+/// The result of one step.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     writers: u16,
@@ -62,7 +62,7 @@ struct Row {
     records_per_sync: f64,
 }
 
-/// Makes a journal below the folders, loads it, tells what it cost, and removes it.
+/// Makes a journal below the folders, loads it, prints the results, and removes it.
 pub(super) fn run(args: &JournalBenchArgs) -> CommandResult {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

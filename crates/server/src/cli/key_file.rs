@@ -11,12 +11,12 @@ use crate::admin::{KeyFileReply, KeyFileRequest, MasterKeyInfo, Reply, Request};
 use crate::engine::OpenEngine;
 use crate::ready::create_private_file;
 
-/// What can be done about the master key.
+/// The subcommands about the master key.
 #[derive(Debug, Subcommand)]
 pub enum KeyFileCommand {
-    /// List the keys in the file, and what still needs them
+    /// List the keys in the file, and the number of secrets that need them
     List(KeyFileListArgs),
-    /// Make a new master key, while the server runs, and have everything wrapped under it
+    /// Make a new master key while the server runs, and encrypt all secrets with it
     Rotate(KeyFileListArgs),
     /// Take a key that was replaced out of the file, when nothing needs it any more
     Retire(RetireArgs),
@@ -36,8 +36,8 @@ pub struct KeyFileListArgs {
 pub struct RetireArgs {
     /// Its id, as `dewar key-file list` shows it
     id: String,
-    /// Although sessions and macaroons that were made under it have not ended: they end. Without this
-    /// it goes a day after it was replaced
+    /// Retire the key even if sessions and macaroons made with it have not ended: they end now.
+    /// Without this option a key can be retired a day after it was replaced
     #[arg(long)]
     end_sessions: bool,
     #[command(flatten)]

@@ -54,7 +54,7 @@ pub use server_target::ServerTarget;
 pub use share::{LoginShare, ShareArgs};
 pub use upkeep::{FsckArgs, ScrubArgs};
 
-/// What the server's side can be told to do.
+/// The commands of the server.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve, in the foreground, until Ctrl-C or SIGTERM
@@ -70,45 +70,45 @@ pub enum Command {
     /// Add, list, remove, disable or enable access keys
     #[command(subcommand)]
     Key(KeyCommand),
-    /// List, replace, retire or export the master key, which wraps every stored secret
+    /// List, replace, retire or export the master key, which encrypts every stored secret
     #[command(subcommand)]
     KeyFile(KeyFileCommand),
     /// Put, list or remove policies of users and groups, or explain a decision
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Make, list or remove groups, and say who is in them
+    /// Make, list or remove groups, and change their members
     #[command(subcommand)]
     Group(GroupCommand),
-    /// Let issuers of login tokens in, or look at what a token would become
+    /// Add, list or remove issuers of login tokens, or test a token
     #[command(subcommand)]
     Issuer(IssuerCommand),
-    /// Make, list or remove roles, which logins and users become for some hours
+    /// Make, list or remove roles, which logins and users assume for some hours
     #[command(subcommand)]
     Role(RoleCommand),
     /// End sessions
     #[command(subcommand)]
     Session(SessionCommand),
-    /// Limit what buckets, directories, users, groups and tenants may hold
+    /// Limit the data of buckets, directories, users, groups and tenants
     #[command(subcommand)]
     Quota(QuotaCommand),
-    /// Make an address with which anybody may fetch an object, or put one, for some days
+    /// Create an address with which anybody may download or upload an object for some days
     Share(Box<ShareArgs>),
-    /// Search the audit log: who did what, from where, and what decided
+    /// Search the audit log
     Audit(AuditArgs),
-    /// Say how a running server fares: what is wrong, how bad it is, and what to do
+    /// Show the state of a running server: problems, their severity, and what to do
     Status(StatusArgs),
-    /// List disks, or decide what becomes of one
+    /// List, add, replace, drain or remove disks
     #[command(subcommand)]
     Disk(DiskCommand),
-    /// Read disks as a whole, to find what has decayed
+    /// Read all data on the disks, to find damaged shards
     Scrub(ScrubArgs),
-    /// Count what could stand how many failures, and name every object at risk
+    /// Count how much data survives how many disk failures, and name every object at risk
     Fsck(FsckArgs),
-    /// Back the catalog up: what objects are called, who they belong to, where their bytes are
+    /// Back up the catalog: the names, owners and locations of all objects
     Backup(BackupArgs),
-    /// Put a backup in place of a catalog that is lost; no server may run
+    /// Restore a lost catalog from a backup; no server may run
     Restore(RestoreArgs),
-    /// Make the catalog whole again; no server may run
+    /// Rebuild the catalog; no server may run
     #[command(subcommand)]
     Catalog(CatalogCommand),
 }
@@ -122,8 +122,8 @@ pub struct ServeArgs {
     /// Write this JSON file, mode 0600, once every listener accepts
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Start although too many disks are gone for good. Says what may be lost by it, and a code for just
-    /// that loss; goes on only when the code is given here, or typed at a terminal
+    /// Start although too many disks are lost for good. Prints the possible loss, and a code for
+    /// exactly that loss; continues only if the code is given here, or typed at a terminal
     #[arg(long, value_name = "CODE", num_args = 0..=1, require_equals = true)]
     pub accept_loss: Option<Option<LossCode>>,
 }
@@ -131,7 +131,7 @@ pub struct ServeArgs {
 /// Options of `demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// Where the demo lives [default: $XDG_DATA_HOME/dewar-demo or ~/.local/share/dewar-demo]
+    /// The folder of the demo [default: $XDG_DATA_HOME/dewar-demo or ~/.local/share/dewar-demo]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// The S3 door's port, the metrics endpoint and the XRootD door take the next two; 0 takes free
@@ -151,9 +151,9 @@ pub struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// For monitoring: exit with 1 when something is less safe than it should be or wants a hand, and with
-    /// 2 when one more failure could lose something, something cannot be read or written, or no server
-    /// answers
+    /// For monitoring: exit with 1 when redundancy is reduced or a problem needs an administrator,
+    /// and with 2 when one more failure could lose data, data cannot be read or written, or no
+    /// server answers
     #[arg(long)]
     check: bool,
 }

@@ -9,16 +9,16 @@ use crate::admin::{QuotaInfo, QuotaLimits, QuotaRequest, Reply, Request};
 use crate::config::ByteSize;
 use crate::engine::OpenEngine;
 
-/// What can be done about quotas.
+/// The subcommands about quotas.
 #[derive(Debug, Subcommand)]
 pub enum QuotaCommand {
-    /// List all quotas with what is used of them
+    /// List all quotas and their usage
     List(QuotaListArgs),
-    /// Show one
+    /// Show one quota
     Show(TargetArgs),
-    /// Set the limits of something; those that are not given are taken away
+    /// Set the limits of a target; limits that are not given are removed
     Set(QuotaSetArgs),
-    /// Take all limits away
+    /// Remove all limits of a target
     Remove(TargetArgs),
 }
 

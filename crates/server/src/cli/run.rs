@@ -125,9 +125,9 @@ async fn fill<E: ServedStore>(
     Ok(Some(shown))
 }
 
-/// Says what may be lost before it is, and goes on only where the consent names that loss: by its code,
-/// on the command line or typed at a terminal. So neither a unit file nor a habit accepts a loss that
-/// nobody has looked at.
+/// Prints the possible loss, and continues only if the consent names exactly that loss: by its
+/// code, on the command line or typed at a terminal. So neither a unit file nor a habit can accept
+/// a loss that nobody has read about.
 ///
 /// # Errors
 /// Without that consent.

@@ -1,5 +1,5 @@
-//! Which server an admin command means, and how it is reached: over its socket while it runs, by
-//! opening its store while it does not.
+//! The server that an admin command addresses. If it runs, the command uses its admin socket. If it
+//! does not run, the command opens its store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::metrics::Metrics;
 use crate::serve::StartError;
 use crate::store_engine::pool_state_file::with_added;
 
-/// Where the configuration is looked for when none is named.
+/// The default configuration file.
 const CONFIG_FILE: &str = "/etc/dewar/dewar.toml";
 
 /// Names it where no option does.
@@ -131,8 +131,8 @@ pub(super) async fn reach<O: OpenEngine, T>(
     }
 }
 
-/// Lists the disks. Where no server runs and the store does not open, says that, and lists the folders with what
-/// is in them.
+/// Lists the disks. If no server runs and the store does not open, reports that, and lists the
+/// folders with their content.
 pub(super) async fn list_disks<O: OpenEngine>(
     target: &ServerTarget,
     opener: &O,
@@ -200,7 +200,8 @@ pub(super) async fn offline(target: &ServerTarget) -> Result<(Config, StateLock)
     }
 }
 
-/// What keeps a server from starting keeps its store from opening; doors are not opened.
+/// Checks for errors that prevent a server from starting. They also prevent opening its store;
+/// doors are not opened.
 fn check_pool(config: &Config) -> Result<(), CommandError> {
     let wrong: Vec<String> = findings(config)
         .iter()

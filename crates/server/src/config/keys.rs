@@ -1,7 +1,7 @@
-//! Every key there is. A doc line here is the doc line of `dewar config explain`, of
-//! `dewar config default` and of the reference; a default here is the default.
+//! The table of all configuration keys. A doc line here is the doc line of `dewar config explain`,
+//! of `dewar config default` and of the reference. A default here is the default.
 //!
-//! Add a key only with a reason that somebody measured or an administrator asked for.
+//! Add a key only if a measurement or an administrator's request shows that it is needed.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -99,401 +99,424 @@ fn is_domain(text: &str) -> bool {
 }
 
 sections! {
-    /// The process itself.
+    /// Settings of the server process.
     [server] Server {
-        /// Number of this deployment within its realm. It is a part of every id that is given
-        /// out, so it must never be changed once data has been written, and two zones that
-        /// exchange data must not share it.
+        /// Number of this deployment (zone) within its realm. It is part of every id that the
+        /// server creates, so never change it once data has been written. Two zones that exchange
+        /// data must have different numbers.
         zone: u16 = "1" { range: Range::Between("1", "65535") };
-        /// Folder for what belongs to this server and is no data: the lock that keeps two
-        /// processes apart, and by default the admin socket and the master key. It is created
-        /// with mode 0700 if it does not exist, and must not be inside a disk of the pool.
+        /// Folder for files of this server that are not stored data: the lock that keeps a second
+        /// process from starting, and by default the admin socket and the master key. It is created
+        /// with mode 0700 if it does not exist. It must not be inside a disk of the pool.
         state_dir: PathBuf = "/var/lib/dewar";
-        /// Unix socket for `dewar user`, `dewar key` and `dewar status`, mode 0600; only root
-        /// and the user who runs the server are answered. Empty: `admin.sock` in the state_dir.
+        /// Unix socket for `dewar user`, `dewar key` and `dewar status`, mode 0600. The server
+        /// answers only root and the user that it runs as. Empty: `admin.sock` in the state_dir.
         admin_socket: Option<PathBuf> = "";
-        /// How long running requests may go on after the server was asked to stop. What still
-        /// runs then is cut; a write that was cut has not happened.
+        /// Time that running requests get to finish after the server was asked to stop. After it
+        /// they are cut off. A write that is cut off has no effect.
         graceful_stop_timeout: Duration = "30s" { range: Range::Between("0s", "1h"), reload: Reload::Live };
-        /// The part of a door's connections (`connections_max`) that one address may hold before its
-        /// clients have authenticated: one in so many, and always 16. Of IPv6 a network of 64 bits counts
-        /// as one address. Further connections are told to slow down. 1: all of them.
+        /// Limit on the connections of one address whose clients have not authenticated yet: the
+        /// door's `connections_max` divided by this number, but at least 16. An IPv6 network of 64
+        /// bits counts as one address. Further connections are asked to slow down. 1: no such
+        /// limit.
         unauthenticated_share: u32 = "16" {
             range: Range::Between("1", "1000000"), reload: Reload::Live,
         };
-        /// Addresses and networks that many clients share, as proxies and NAT gateways: each address may hold
-        /// half of a door's connections before its clients have authenticated. Addresses of this machine
-        /// itself (127.0.0.1, ::1) always may.
+        /// Addresses and networks that many clients share, such as proxies and NAT gateways. Each
+        /// address may hold half of a door's connections before its clients have authenticated.
+        /// Addresses of this machine itself (127.0.0.1, ::1) always may.
         shared_addresses: Vec<String> = "" {
             range: Range::Rule("an address or a network, like 10.0.0.0/8", is_network),
             reload: Reload::Live,
         };
     }
 
-    /// What is said about the work. Logs go to standard error and never hold a secret.
+    /// Logs. They go to standard error and never contain a secret.
     [log] Log {
-        /// How lines look: readable text, or one JSON object per line.
+        /// Format of log lines: readable text, or one JSON object per line.
         format: LogFormat = "human" { range: Range::OneOf(&["human", "json"]) };
-        /// The least important kind of event that is still logged.
+        /// Least important level that is still logged.
         level: LogLevel = "info" {
             range: Range::OneOf(&["error", "warn", "info", "debug", "trace"]),
             reload: Reload::Live,
         };
-        /// The access log: a line for each request, whatever the level, with its id, peer, user,
-        /// verb, bucket, key, status, bytes and duration. It costs about 10 microseconds of CPU a
-        /// request, a third of what a HEAD costs, and grows by 300 bytes with each.
+        /// Whether to write the access log: one line for each request, at every log level. A line
+        /// has the request's id, peer, user, verb, bucket, key, status, bytes and duration. It
+        /// costs about 10 microseconds of CPU per request, a third of the cost of a HEAD, and 300
+        /// bytes of log.
         access: bool = "false" { reload: Reload::Live };
     }
 
-    /// The disks, and how objects are spread over them.
+    /// The disks, and the erasure coding of objects on them.
     [pool] Pool {
-        /// Name of the pool in logs, metrics and status. It is the main one if there are several.
+        /// Name of the pool in logs, metrics and status. If there are several pools, this is the
+        /// main one.
         name: String = "main" {
             range: Range::Rule("1 to 32 lower-case letters, digits or dashes", is_pool_name),
         };
-        /// The folders that are its disks, each on a device of its own. A folder that is absent
-        /// or not the one that was formatted counts as a missing disk; it is never created or
-        /// formatted in passing.
+        /// Folders that are the disks of the pool, each on a device of its own. A folder that is
+        /// absent, or not the one that was formatted, counts as a missing disk. Once the pool
+        /// exists, the server never creates or formats such a folder.
         disks: Vec<PathBuf> = "";
         /// Erasure layout of new objects: k data and m parity shards, so that any m disks may be
-        /// lost. `auto` takes what suits the number of disks: 4+2 from six, 8+3 from eleven,
-        /// 1+0 for one.
+        /// lost. `auto` chooses by the number of disks: 4+2 from six, 8+3 from eleven, 1+0 for one.
         layout: LayoutChoice = "auto" { range: Range::Rule("auto, or 1+0 to 16+4", |_| true) };
-        /// Bytes that lie together on one disk before the next disk follows. Smaller units make
-        /// more disks work on a middling object, larger ones let a read touch fewer.
+        /// Number of consecutive bytes of an object on one disk before the next disk follows. With
+        /// smaller units, more disks share the work on an object of medium size. With larger ones,
+        /// a read touches fewer disks.
         stripe_unit: ByteSize = "64KiB" { range: Range::Pages("4KiB", "4MiB") };
-        /// Objects up to this size ride in the journal and share its sync instead of becoming
-        /// one file per shard.
+        /// Objects up to this size are written into the journal and share its sync, instead of one
+        /// file per shard.
         small_object_threshold: ByteSize = "128KiB" { range: Range::Between("0B", "1MiB") };
-        /// A disk that does not answer an operation within this time is treated as missing.
+        /// A disk that does not complete an operation within this time is treated as missing.
         disk_deadline: Duration = "10s" { range: Range::Between("100ms", "5m") };
-        /// Objects that are read at once because a client asked for a checksum that was not computed
-        /// when they were written; further ones are told to wait. An account may begin one while it
-        /// runs fewer than are free, so alone it gets half of them.
+        /// Most objects that are read at the same time because a client asked for a checksum that
+        /// was not computed at writing. Clients that ask for more are asked to wait. An account may
+        /// start another one while it runs fewer than are free, so a single account gets half of
+        /// them.
         checksums_max: u32 = "8" { range: Range::Between("1", "1000"), unit: "objects" };
-        /// How long one of them may take before the client is told that it takes too long.
+        /// Time after which such a checksum is given up, and the client gets an error.
         checksum_time_max: Duration = "6h" { range: Range::Between("1s", "7d") };
     }
 
     /// Further pools: disks of their own, for objects of certain storage classes
-    /// (`lifecycle.storage_classes`). Names of users, objects and all else are in one catalog, whose journal
-    /// and index may be on any of the disks.
+    /// (`lifecycle.storage_classes`). All pools share one catalog, whose journal and index may be
+    /// on any of the disks.
     [pools] Pools {
-        /// The folders that are their disks, each `NAME=/folder`, like `archive=/srv/a1`. A disk keeps its
-        /// pool, and a pool its name: the name is what its disks are known by. Into a Dewar that exists,
-        /// disks come by `dewar disk add --pool NAME`.
+        /// Folders that are the disks of these pools, each `NAME=/folder`, like `archive=/srv/a1`.
+        /// A disk never changes its pool, and a pool never changes its name, because its disks
+        /// store the name. To add disks to an existing deployment, use `dewar disk add --pool
+        /// NAME`.
         disks: Vec<String> = "" {
             range: Range::Rule("NAME=/folder, with a name as pool.name has it and a path from the root", is_pool_disk),
         };
-        /// Their layouts, each `NAME=K+M`. A pool that is not named here gets what suits the number of its
-        /// disks, as `pool.layout` does. The stripe unit is the main pool's.
+        /// Erasure layouts of these pools, each `NAME=K+M`. A pool that is not named here gets a
+        /// layout by the number of its disks, as with `pool.layout`. The stripe unit is that of the
+        /// main pool.
         layouts: Vec<String> = "" { range: Range::Rule("NAME=K+M, from 1+0 to 16+4", is_pool_layout) };
     }
 
-    /// What keeps stored bytes safe: scrub, which reads everything from the disks once in a while,
-    /// and repair, which writes what was lost again. Rates are bytes per second; 0 is no limit.
+    /// Background work that keeps data safe: scrub reads all data from the disks periodically, and
+    /// repair rebuilds lost data. Rates are in bytes per second; 0 means no limit.
     [upkeep] Upkeep {
-        /// How fast repair may read and write while clients are served.
+        /// Rate of repair while clients are served.
         repair_rate: ByteSize = "64MiB";
-        /// How fast while no client asked for anything within a second.
+        /// Rate of repair after a second without a request.
         repair_rate_idle: ByteSize = "512MiB";
-        /// How fast each disk is scrubbed while clients are served.
+        /// Rate of the scrub of each disk while clients are served.
         scrub_rate: ByteSize = "16MiB";
-        /// How fast while no client asked for anything within a second.
+        /// Rate of the scrub of each disk after a second without a request.
         scrub_rate_idle: ByteSize = "64MiB";
-        /// How often each disk is scrubbed as a whole.
+        /// Interval between two complete scrubs of a disk.
         scrub_interval: Duration = "14d" { range: Range::Between("1s", "365d") };
-        /// How long a disk may be away before its shards are rebuilt on other disks, where there
-        /// are any without a shard of the same object.
+        /// Time that a disk may be absent before its shards are rebuilt on other disks. Rebuilding
+        /// needs a disk that has no shard of the same object.
         rebuild_after: Duration = "10m" { range: Range::Between("0s", "30d") };
     }
 
-    /// What expires by the rules of buckets, and the storage classes that objects may have.
+    /// Expiry of objects by the rules of buckets, and storage classes.
     [lifecycle] Lifecycle {
-        /// How long a day of a rule lasts. Another length than a day is for tests: then nothing is
-        /// rounded to midnight, and buckets are looked at every second or so.
+        /// Length of a day in lifecycle rules. Another length than a day is for tests: then times
+        /// are not rounded to midnight, and buckets are scanned about every second.
         day: Duration = "1d" { range: Range::Between("1s", "1d") };
-        /// Storage classes beside `STANDARD`, each `NAME` or `NAME=POOL`: objects of that class are put into
-        /// the pool of that name, the main pool where none is named. `STANDARD=POOL` puts there what has no
-        /// class. What was written before stays where it is.
+        /// Storage classes beside `STANDARD`, each `NAME` or `NAME=POOL`. Objects of the class are
+        /// stored in the pool of that name, or in the main pool if none is named. `STANDARD=POOL`
+        /// sets the pool of objects without a class. Objects that were written before stay in their
+        /// pool.
         storage_classes: Vec<String> = "" {
             range: Range::Rule(
                 "upper-case letters, digits, dashes or underscores, or that, `=` and the name of a pool",
                 is_class
             ),
         };
-        /// How long after its last part an upload in parts ends that nobody completes. Its parts are freed, and
-        /// its owner's quota gets them back. A rule of the bucket may end it earlier.
+        /// Time after its last part when an incomplete multipart upload ends. Its parts are freed,
+        /// and no longer count for its owner's quota. A rule of the bucket may end it earlier.
         uploads_expire_after: Duration = "7d" { range: Range::Between("1s", "3650d") };
-        /// Whether storage classes that `storage_classes` does not name are refused. Else Amazon's names
-        /// (`STANDARD_IA`, `ONEZONE_IA`, `INTELLIGENT_TIERING`, `GLACIER`, `GLACIER_IR`, `DEEP_ARCHIVE`,
-        /// `REDUCED_REDUNDANCY`) are taken as well: objects keep them as labels, are put where
-        /// `STANDARD` is, and can be read at once.
+        /// Whether to refuse storage classes that `storage_classes` does not name. If not, Amazon's
+        /// names (`STANDARD_IA`, `ONEZONE_IA`, `INTELLIGENT_TIERING`, `GLACIER`, `GLACIER_IR`,
+        /// `DEEP_ARCHIVE`, `REDUCED_REDUNDANCY`) are accepted as well. Such an object keeps the
+        /// name as a label. It is stored in the pool of `STANDARD`, and can be read at once.
         strict_storage_classes: bool = "false";
     }
 
-    /// What listings of names may cost, over S3 and over root://.
+    /// Limits for listings, over S3 and over root://.
     [listing] Listing {
-        /// Most names that a page of a listing looks at, whether it shows them or not: delete markers and empty
-        /// directories are not shown. A page that has looked at so many ends early, and its client asks for the
-        /// next one.
+        /// Most names that one page of a listing reads, including names that it does not show:
+        /// delete markers and empty directories. A page that reaches this limit ends early, and its
+        /// client asks for the next one.
         names_max: u32 = "10000" { range: Range::Between("100", "1000000"), unit: "names" };
-        /// Most listings of one account at a time that pass over more than 2,000 names each without showing them.
-        /// Further ones are told to slow down.
+        /// Most concurrent expensive listings of one account. A listing is expensive if it reads
+        /// more than 2,000 names that it does not show. Further ones are asked to slow down.
         expensive_max: u32 = "4" { range: Range::Between("1", "1000"), unit: "listings" };
     }
 
-    /// Where secrets are kept safe.
+    /// The master key and tokens.
     [security] Security {
-        /// The key that wraps every stored secret: a file of mode 0600, outside every disk of
-        /// the pool. It is made when a pool is formatted and never again, so keep a copy in
-        /// another place: without it no stored credential can be read. Empty: `master.key` in
-        /// the state_dir.
+        /// The key that encrypts every stored secret: a file of mode 0600, outside every disk of
+        /// the pool. It is created when the pool is formatted and never again. Without it no stored
+        /// credential can be read, so keep a copy in another place. Empty: `master.key` in the
+        /// state_dir.
         master_key_file: Option<PathBuf> = "";
-        /// How long a bearer token may be good in all, from its `iat` to its `exp`. One that is good for
-        /// longer is refused, however soon it ends.
+        /// Longest lifetime of a bearer token, from its `iat` to its `exp`. A token with a longer
+        /// lifetime is refused, even shortly before its end.
         token_lifetime_max: Duration = "30d" { range: Range::Between("1m", "3650d") };
     }
 
-    /// Logins from outside, as far as accounts let them in by themselves: OpenID Connect providers of
-    /// the IAM API. Issuers that `dewar issuer` lets in are the server's and not meant here.
+    /// Login providers that accounts add by themselves: OpenID Connect providers of the IAM API.
+    /// Issuers that were added with `dewar issuer` are independent of these keys.
     [federation] Federation {
-        /// Hosts of the providers that accounts may let in for their own roles over the IAM API: `host`,
-        /// `host:port`, `*.domain`, or `*` for any. The server connects to them to fetch keys. `*` and
-        /// `*.domain` do not mean this machine. Empty: accounts let nobody in, and who manages a tenant
-        /// does not either.
+        /// Hosts of the providers that accounts may add for their own roles over the IAM API:
+        /// `host`, `host:port`, `*.domain`, or `*` for any. The server connects to them to fetch
+        /// keys. `*` and `*.domain` do not include this machine. Empty: neither accounts nor
+        /// administrators of a tenant can add providers.
         provider_hosts: Vec<String> = "" {
             range: Range::Rule("host, host:port, *.domain or *", is_provider_host),
         };
-        /// What tokens name as their audience that are for this service, such as its address. A provider
-        /// of the IAM API without client ids takes tokens for these. Empty: such a provider takes none.
+        /// Audiences of tokens that are for this service, such as its address. A provider of the
+        /// IAM API without client ids accepts tokens for these audiences. Empty: such a provider
+        /// accepts no tokens.
         audiences: Vec<String> = "" {
             range: Range::Rule("1 to 255 visible characters", is_audience),
         };
-        /// Whether the trust policy of a role may let in all users of a provider whose tokens are for a
-        /// certain client, by a condition on `aud`, `azp`, `app_id` or `aws:TagKeys`. Otherwise it needs a
-        /// claim that tells users apart, such as `sub` or `groups`, since many clients serve everybody.
+        /// Whether the trust policy of a role may let in all users of a provider whose tokens are
+        /// for a certain client, by a condition on `aud`, `azp`, `app_id` or `aws:TagKeys`. If not,
+        /// the policy must test a claim that distinguishes users, such as `sub` or `groups`,
+        /// because many clients serve everybody.
         client_trust: bool = "false";
-        /// Whether conditions on `aws:TagKeys` see the keys of a session's tags where a request gives no
-        /// tags, as in Ceph. In AWS they see those of the request alone, so that a policy can demand them.
+        /// Whether conditions on `aws:TagKeys` use the keys of a session's tags if a request has no
+        /// tags, as in Ceph. In AWS they use only the tags of the request, so that a policy can
+        /// demand them.
         session_tag_keys: bool = "false";
     }
 
-    /// How much an account may make of users, keys and policies, and what all of them may take in memory.
-    /// The numbers are the quotas of AWS. They hold for what belongs to an account, as `ann/robot` does;
-    /// what an administrator gives to a tenant is not counted. What is there already stays.
+    /// Limits on the users, keys and policies of an account, and on the memory for those of all
+    /// accounts. The numbers are the quotas of AWS. They apply to everything that belongs to an
+    /// account, such as the user `ann/robot`. Users and policies that an administrator adds to a
+    /// tenant are not counted. A lower limit removes nothing that exists.
     [accounts] Accounts {
-        /// Memory that compiled policies may take in all. An account may have compiled policies as long as
-        /// they take no more than is free, so alone it gets half; a request that needs more is answered
-        /// 503 SlowDown.
+        /// Memory for all compiled policies. An account may use as much as is free, so a single
+        /// account gets half. A request that needs more is answered 503 SlowDown.
         compiled_policies: ByteSize = "64MiB" { range: Range::Between("16MiB", "64GiB") };
-        /// Memory that directories and documents of buckets (policies, lifecycle rules, tags and the like)
-        /// may take which are remembered. What does not fit is read again when it is needed.
+        /// Memory for cached directories and documents of buckets (policies, lifecycle rules, tags
+        /// and the like). Data beyond it is read again when it is needed.
         remembered_directories: ByteSize = "64MiB" { range: Range::Between("8MiB", "64GiB") };
-        /// How many users an account may have.
+        /// Most users of an account.
         users_max: u32 = "5000" { range: Range::Between("1", "1000000"), unit: "users" };
-        /// How many groups an account may have.
+        /// Most groups of an account.
         groups_max: u32 = "300" { range: Range::Between("1", "1000000"), unit: "groups" };
-        /// How many roles an account may have.
+        /// Most roles of an account.
         roles_max: u32 = "1000" { range: Range::Between("1", "1000000"), unit: "roles" };
-        /// How many managed policies an account may have.
+        /// Most managed policies of an account.
         policies_max: u32 = "1500" { range: Range::Between("1", "1000000"), unit: "policies" };
-        /// Access keys that a user may have for another one to be made over the IAM API. `dewar key add`
-        /// makes any number.
+        /// Most access keys of a user that the IAM API creates. `dewar key add` has no limit.
         keys_per_user: u32 = "2" { range: Range::Between("1", "1000"), unit: "keys" };
-        /// Groups that a user of an account may be in.
+        /// Most groups that a user of an account may be in.
         groups_per_user: u32 = "10" { range: Range::Between("1", "32"), unit: "groups" };
-        /// Managed policies that may be attached to a user, group or role of an account.
+        /// Most managed policies that may be attached to a user, group or role of an account.
         attached_policies: u32 = "10" { range: Range::Between("1", "32"), unit: "policies" };
-        /// Characters of a managed policy of an account, white space not counted.
+        /// Most characters of a managed policy of an account, not counting white space.
         managed_policy_size: u32 = "6144" { range: Range::Between("1", "20480"), unit: "characters" };
-        /// Characters of all inline policies of a user of an account, white space not counted.
+        /// Most characters of all inline policies of a user of an account, not counting white
+        /// space.
         user_policy_size: u32 = "2048" { range: Range::Between("1", "655360"), unit: "characters" };
-        /// Characters of all inline policies of a group of an account, white space not counted.
+        /// Most characters of all inline policies of a group of an account, not counting white
+        /// space.
         group_policy_size: u32 = "5120" { range: Range::Between("1", "655360"), unit: "characters" };
-        /// Characters of all inline policies of a role of an account, white space not counted.
+        /// Most characters of all inline policies of a role of an account, not counting white
+        /// space.
         role_policy_size: u32 = "10240" { range: Range::Between("1", "655360"), unit: "characters" };
     }
 
-    /// The audit log: who asked for what, from where, by which credential, and what decided. One
-    /// JSON object per line, searched with `dewar audit`. It never holds a secret.
+    /// The audit log: the user, address, credential, action and target of each decision, and its
+    /// reason. One JSON object per line, searched with `dewar audit`. It never contains a secret.
     [audit] Audit {
-        /// Folder of its files, mode 0700. Empty: `audit` in the state_dir.
+        /// Folder of the log files, mode 0700. Empty: `audit` in the state_dir.
         folder: Option<PathBuf> = "";
-        /// Whether reading and listing that was allowed is recorded too. What was refused always is,
-        /// and what was allowed and changes something.
+        /// Whether to record allowed reads and listings too. Refused requests and allowed changes
+        /// are always recorded.
         reads: bool = "false";
-        /// A file that has got this long is followed by another one.
+        /// Size at which the server begins a new file.
         file_size: ByteSize = "64MiB" { range: Range::Between("64KiB", "16GiB") };
-        /// Most files of each of the two sets, of data and of security; the oldest are removed. 0 keeps all.
+        /// Most files of each of the two sets, data and security. The oldest are removed. 0 keeps
+        /// all.
         files_max: u32 = "64" { unit: "files" };
-        /// Changes of data by one account that are recorded one by one in a minute. Further ones are
-        /// counted, and a record says how many there were.
+        /// Most changes of data by one account per minute that are recorded one by one. Further
+        /// ones are counted, and one record has their number.
         account_records_per_minute: u32 = "6000" {
             range: Range::Between("1", "10000000"), unit: "records",
         };
-        /// The same for refusals of one account, for its logins and sessions, and for its calls of the IAM
-        /// API: each of the three has this rate of its own. Requests of nobody in particular count as those of one account, and one address has at most half of it.
+        /// The same limit for refusals of one account, for its logins and sessions, and for its
+        /// calls of the IAM API. Each of the three has its own limit. Requests without a user count
+        /// as one account. One address may use at most half of that account's limit.
         account_security_records_per_minute: u32 = "600" {
             range: Range::Between("1", "10000000"), unit: "records",
         };
-        /// What happens when nothing can be recorded, since the disk is full or too slow: `alarm`
-        /// goes on and says how much is missing, `refuse` refuses what would have to be recorded.
+        /// Action to take when records cannot be written, because the disk is full or too slow.
+        /// `alarm` continues and reports the number of missing records. `refuse` refuses requests
+        /// that must be recorded.
         unwritable: UnwritableAudit = "alarm" { range: Range::OneOf(&["alarm", "refuse"]) };
     }
 
-    /// The S3 door.
+    /// The S3 server.
     [s3] S3 {
-        /// Addresses to listen on. The default is reachable from this machine alone; give the
-        /// other addresses a certificate.
+        /// Addresses to listen on. The default can be reached from this machine only. For other
+        /// addresses, configure a certificate.
         listen: Vec<SocketAddr> = "127.0.0.1:9000";
-        /// Domains whose subdomains are buckets (virtual-host style): with `s3.example.org`
-        /// the host `data.s3.example.org` means the bucket `data`. Path style always works.
+        /// Domains whose subdomains are buckets (virtual-host style): with `s3.example.org` the
+        /// host `data.s3.example.org` means the bucket `data`. Path style always works.
         domains: Vec<String> = "" {
             range: Range::Rule("a domain name in lower case", is_domain),
         };
-        /// Who owns the objects that others write into new buckets, where CreateBucket does not
-        /// say: `BucketOwnerEnforced` switches access control lists off, `BucketOwnerPreferred`
-        /// and `ObjectWriter` leave them on.
+        /// Object ownership of new buckets, if CreateBucket does not set it. `BucketOwnerEnforced`
+        /// switches access control lists off. `BucketOwnerPreferred` and `ObjectWriter` leave them
+        /// on.
         object_ownership: String = "BucketOwnerEnforced" {
             range: Range::Rule("BucketOwnerEnforced, BucketOwnerPreferred or ObjectWriter", is_ownership),
         };
-        /// The region that clients sign for.
+        /// Region that clients sign for.
         region: String = "us-east-1" {
             range: Range::Rule("1 to 64 letters, digits, dashes or underscores", is_region),
         };
-        /// Certificate chain in PEM, the server's own first. A new file is taken up within
-        /// seconds, or at once on SIGHUP; one that does not fit its key is refused and the old
-        /// one kept. Empty: no TLS.
+        /// Certificate chain in PEM, the server's own certificate first. The server loads a new
+        /// file within seconds, or at once on SIGHUP. A certificate that does not match its key is
+        /// refused, and the old one stays in use. Empty: no TLS.
         tls_certificate_file: Option<PathBuf> = "";
         /// Private key of the certificate in PEM (PKCS #8, PKCS #1 or SEC 1).
         tls_key_file: Option<PathBuf> = "";
-        /// Connections that may be open at once; further ones are answered 503 and closed. At most
-        /// a quarter of the files that the kernel lets the process open.
+        /// Most open connections. Further ones are answered 503 and closed. The limit is at most a
+        /// quarter of the files that the kernel lets the process open.
         connections_max: u32 = "4096" {
             range: Range::Between("1", "1000000"), unit: "connections", reload: Reload::Live,
         };
-        /// From the first byte of a request, or of a TLS handshake, to the end of its headers.
+        /// Time from the first byte of a request, or of a TLS handshake, to the end of its headers.
         header_timeout: Duration = "15s" {
             range: Range::Between("1s", "10m"), reload: Reload::Live,
         };
-        /// How long a connection may stay open without a request.
+        /// Time after which a connection without a request is closed.
         idle_timeout: Duration = "5m" {
             range: Range::Between("1s", "1d"), reload: Reload::Live,
         };
-        /// How long a client may send nothing of a body that is awaited, or take nothing of an
-        /// answer, before the connection is closed.
+        /// Time after which a connection is closed if the client sends nothing of an expected body,
+        /// or reads nothing of an answer.
         body_timeout: Duration = "1m" {
             range: Range::Between("1s", "1h"), reload: Reload::Live,
         };
-        /// Bytes that the names and values of a request's headers may have together; more is
-        /// answered 431.
+        /// Most bytes of the names and values of a request's headers together. A request with more
+        /// is answered 431.
         header_bytes_max: ByteSize = "32KiB" {
             range: Range::Between("4KiB", "256KiB"), reload: Reload::Live,
         };
     }
 
-    /// The XRootD door: `root://`.
+    /// The XRootD server: `root://`.
     [xrootd] Xrootd {
-        /// Addresses to listen on, usually port 1094. Empty: no such door.
+        /// Addresses to listen on, usually port 1094. Empty: XRootD is off.
         listen: Vec<SocketAddr> = "";
-        /// Certificate chain in PEM, the server's own first; exchanged like the S3 door's. With it,
-        /// connections of clients that can are encrypted, which tokens need. Empty: no TLS.
+        /// Certificate chain in PEM, the server's own certificate first; reloaded like that of S3.
+        /// With it, connections of clients that support TLS are encrypted. Logins with tokens need
+        /// it. Empty: no TLS.
         tls_certificate_file: Option<PathBuf> = "";
         /// Private key of the certificate in PEM (PKCS #8, PKCS #1 or SEC 1).
         tls_key_file: Option<PathBuf> = "";
-        /// As which user clients on this machine act whose connection belongs to the Unix user
-        /// that runs the server; nobody else is let in by it. Empty: as none.
+        /// User for clients on this machine whose connection belongs to the Unix user that runs the
+        /// server. Other Unix users are not let in by this key. Empty: no such logins.
         local_user: String = "";
-        /// Whether clients may say themselves which user they are (protocol `unix`), from
-        /// wherever they come. Only for networks in which nobody lies.
+        /// Whether clients may name their user without proof (protocol `unix`), from any address.
+        /// Use it only in a network in which every client is trusted.
         trust_names: bool = "false";
-        /// Keys of services, in the format of `xrdsssadmin`, readable for this server's user only
-        /// (its group too, if the name ends in `.grp`). Who has one is let in as its user (protocol
-        /// `sss`), until the server's next look at the file, which is at every login. Empty: nobody.
+        /// File with keys of services, in the format of `xrdsssadmin`. Only this server's user may
+        /// have read access (its group too, if the name ends in `.grp`). A client with one of the
+        /// keys is logged in as the key's user (protocol `sss`). The server reads the file again at
+        /// every login. Empty: no such logins.
         sss_keytab_file: Option<PathBuf> = "";
-        /// Beginnings of paths that mean others, as `/store=/cms/store`; the longest that fits
-        /// counts.
+        /// Prefixes of paths that are replaced, as `/store=/cms/store`. The longest prefix that
+        /// matches is used.
         paths: Vec<String> = "" {
             range: Range::Rule("two absolute paths with = between them", is_translation),
         };
-        /// Name of the site, told to clients that ask.
+        /// Name of the site, for clients that ask for it.
         site: String = "";
-        /// From where clients may have this server fetch files (third-party copies): hosts, `*.domain`,
-        /// addresses, networks as `10.0.0.0/8`, `*`, each with `:port` for that port alone, else for
-        /// those from 1024 on. `*` and `*.domain` mean addresses of the public network only; others must
-        /// be listed as themselves, as a network, or by the full name of their host. Empty: from nowhere, and
-        /// clients copy by themselves.
+        /// Hosts from which clients may have this server fetch files (third-party copy): hosts,
+        /// `*.domain`, addresses, networks as `10.0.0.0/8`, or `*`. With `:port` an entry allows
+        /// that port only, otherwise all from 1024 on. `*` and `*.domain` include only addresses of
+        /// the public network. List others by their address, their network or the full name of the
+        /// host. Empty: third-party copy is off, and clients copy by themselves.
         tpc_sources: Vec<String> = "" {
             range: Range::Rule("a host, a network, *.domain or *, with or without a port", is_tpc_source),
         };
-        /// Third-party copies that may run at once; further ones are told to wait. An account may begin
-        /// one while it runs fewer than are free, so alone it gets half of them. Each takes up to 16 MiB
-        /// of memory.
+        /// Most third-party copies at the same time. Further ones are asked to wait. An account may
+        /// start another one while it runs fewer than are free, so a single account gets half of
+        /// them. Each uses up to 16 MiB of memory.
         tpc_copies_max: u32 = "16" { range: Range::Between("1", "10000"), unit: "copies" };
-        /// Bytes a second that the source of a third-party copy must send on average; a slower one loses
-        /// the copy. 0B: any speed will do.
+        /// Lowest average rate of the source of a third-party copy, in bytes per second. A copy
+        /// from a slower source fails. 0B: no lower limit.
         tpc_rate_min: ByteSize = "64KiB" { range: Range::Between("0B", "1GiB") };
-        /// For how long a source is waited for before its speed is judged, each time.
+        /// Time over which the rate of the source is measured, each time.
         tpc_rate_time: Duration = "5m" { range: Range::Between("1s", "1h") };
-        /// Servers with the same files, to which clients are sent that read: `host:port`, or
-        /// `host:port=network` for one that clients of a network prefer. Each is looked at once a
+        /// Servers with the same files to which clients are redirected for reading: `host:port`, or
+        /// `host:port=network` for one that clients of a network prefer. Each is checked once a
         /// second. Empty: none.
         redirect_to: Vec<String> = "" {
             range: Range::Rule("HOST[:PORT] or HOST[:PORT]=NETWORK", is_elsewhere),
         };
-        /// The same for clients that write, or change names. Empty: they are sent nowhere.
+        /// Servers to which clients are redirected for writing and for changes of names. Empty:
+        /// none.
         redirect_writes_to: Vec<String> = "" {
             range: Range::Rule("HOST[:PORT] or HOST[:PORT]=NETWORK", is_elsewhere),
         };
-        /// When clients are sent there: `stopping`, who opens a file while this server stops;
-        /// `balanced`, also who opens one while another server has clearly fewer sessions or is nearer;
-        /// `always`, with everything: this server is a redirector then, serves no file itself and asks
-        /// nobody who it is.
+        /// When clients are redirected. `stopping`: when they open a file while this server stops.
+        /// `balanced`: also when they open a file while another server has clearly fewer sessions
+        /// or is nearer. `always`: for everything. With `always` this server is a redirector: it
+        /// serves no files and authenticates nobody.
         redirect: String = "stopping" {
             range: Range::Rule("stopping, balanced or always", is_when),
         };
-        /// Connections that may be open at once; further ones are closed. At most a quarter of the
+        /// Most open connections. Further ones are closed. The limit is at most a quarter of the
         /// files that the kernel lets the process open.
         connections_max: u32 = "4096" {
             range: Range::Between("1", "1000000"), unit: "connections",
         };
-        /// Files that the client of one connection may have open.
+        /// Most open files of one connection.
         files_max: u32 = "4096" { range: Range::Between("1", "1000000"), unit: "files" };
-        /// Files that an account may write at once, over all its connections. Opening a further one waits
-        /// until another is closed. Uploads whose connection broke count until they are given up.
+        /// Most files that an account may write at the same time, over all its connections. Opening
+        /// another one waits until one is closed. Uploads with a broken connection count until they
+        /// are given up.
         writers_max: u32 = "256" { range: Range::Between("1", "1000000"), unit: "files" };
-        /// How long a connection may stay open without a request.
+        /// Time after which a connection without a request is closed.
         idle_timeout: Duration = "1h" { range: Range::Between("1s", "30d") };
-        /// How long a client may send nothing of a request that it began, or take nothing of an
-        /// answer, before the connection is closed.
+        /// Time after which a connection is closed if the client sends nothing of a request that it
+        /// began, or reads nothing of an answer.
         stall_timeout: Duration = "1m" { range: Range::Between("1s", "1h") };
-        /// How long an upload whose connection broke waits for its client to go on with it, which clients of
-        /// the reference implementation do by themselves. With 0s it is given up at once.
+        /// Time that an upload with a broken connection waits for its client to continue. Clients
+        /// of the reference implementation do so by themselves. With 0s the upload is given up at
+        /// once.
         resume_time: Duration = "5m" { range: Range::Between("0s", "1h") };
-        /// Bytes on their way in, and bytes on their way out, that all connections together may
-        /// hold. Beyond that each goes on with little at a time. As many again are for what open files
-        /// keep in memory until they are closed; beyond, opening a further file waits. One account gets
-        /// no more of these than are free, so alone it gets half of them.
+        /// Limit on buffers for received data, and the same limit again for data to be sent, over
+        /// all connections. Beyond it, each connection continues with small amounts. Data that open
+        /// files keep in memory until they are closed has the same limit once more; beyond it,
+        /// opening another file waits. A single account gets no more of that memory than is free,
+        /// which is half of it.
         buffers: ByteSize = "256MiB" { range: Range::Between("16MiB", "64GiB") };
     }
 
     /// Prometheus metrics at `/metrics`, liveness at `/live` and readiness at `/ready`.
     [metrics] Metrics {
-        /// Addresses to listen on. There is no login: stay on loopback, or behind something that
-        /// asks for one. An empty list switches it off.
+        /// Addresses to listen on. There is no login: use a loopback address, or a proxy that asks
+        /// for a login. Empty: off.
         listen: Vec<SocketAddr> = "127.0.0.1:9001";
     }
 
-    /// For tests of Dewar itself. Whatever is set here makes waits short or files small that
-    /// protect a real deployment; a server that starts with any of it logs a warning.
+    /// Settings for tests of Dewar itself. They shorten waiting times or reduce file sizes that
+    /// protect a real deployment. A server that starts with any of them logs a warning.
     [testing] Testing {
-        /// Size of a journal file, a multiple of 4 KiB. A new disk of the journal has two of them
-        /// filled with zeros, and the largest record must fit into one.
+        /// Size of a journal file, a multiple of 4 KiB. A new disk of the journal gets two files of
+        /// this size, filled with zeros. The largest record must fit into one.
         journal_file_size: ByteSize = "32MiB" { range: Range::Pages("2MiB", "1GiB") };
-        /// How long a replaced master key is kept at least, for what was being written under it.
+        /// Shortest time that a replaced master key is kept, for writes that were in progress with
+        /// it.
         key_settle_time: Duration = "1m" { range: Range::Between("1s", "1m") };
-        /// Time between two fetches of an issuer's keys that tokens with unknown keys ask for.
+        /// Shortest time between two fetches of an issuer's keys that are caused by tokens with
+        /// unknown keys.
         unknown_key_interval: Duration = "10s" { range: Range::Between("1s", "10s") };
     }
 }
@@ -543,7 +566,7 @@ impl Config {
     }
 }
 
-/// A pool beside the main one, as it is configured.
+/// A further pool, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FurtherPool {
     /// Its name.
@@ -563,7 +586,7 @@ impl FurtherPool {
 }
 
 impl Config {
-    /// The pools beside the main one, by name.
+    /// The further pools, by name.
     #[must_use]
     pub fn further_pools(&self) -> Vec<FurtherPool> {
         let mut pools: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! From a TOML file and the environment to a [`Config`].
+//! Loading a [`Config`] from a TOML file and the environment.
 //!
-//! Every mistake is reported, not only the first, each with the line or the variable where it
-//! stands. An unknown name is an error that says which known one is nearest.
+//! All mistakes are reported, each with its line or variable. An unknown name is an error that
+//! suggests the nearest known one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ const FOREIGN: [&str; 3] = ["DEWAR_CONFIG", "DEWAR_BENCH_", "DEWAR_TEST_"];
 /// A configuration file larger than this is not read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Where a value stands.
+/// The place where a value is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueOrigin {
     /// A line of the file, counted from one.
@@ -48,9 +48,9 @@ impl fmt::Display for ValueOrigin {
 /// One mistake in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it stands.
+    /// The place where the value is set.
     pub origin: ValueOrigin,
-    /// What is wrong and what would be right.
+    /// The error and a correct value.
     pub message: String,
 }
 
@@ -77,13 +77,13 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
     },
-    /// None was named, and none stands where it is looked for.
+    /// No file was named, and the default one does not exist.
     #[error(
         "no configuration: there is no {}; name one with --config or DEWAR_CONFIG, or try `dewar demo`",
         usual.display()
     )]
     Absent {
-        /// Where it was looked for.
+        /// The default path.
         usual: PathBuf,
     },
     /// It can be read and has mistakes.
@@ -104,7 +104,7 @@ pub(super) struct ConfigEntry {
     pub(super) base: PathBuf,
 }
 
-/// All values that were found, and what was wrong with them.
+/// All values that were found, and their errors.
 #[derive(Debug, Default)]
 pub(super) struct Values {
     given: BTreeMap<String, ConfigEntry>,
@@ -245,7 +245,7 @@ impl Values {
     }
 }
 
-/// The end of a message about an unknown name: the near one, or the command that tells all.
+/// The end of a message about an unknown name: a similar name, or the command that lists all.
 fn meant(near: Option<String>, all: &str) -> String {
     match near {
         Some(near) => format!("; did you mean {near}?"),
@@ -290,8 +290,8 @@ impl Default for Config {
 
 impl Config {
     /// Reads `file`, if one is given, and then the `DEWAR_<TABLE>_<KEY>` among `variables`, which
-    /// win. Relative paths in the file start at its folder, those in variables where the process
-    /// was started; the configuration has all of them from the root.
+    /// take precedence. Relative paths in the file start at its folder, those in variables at the
+    /// working directory. The resulting paths are absolute.
     ///
     /// # Errors
     /// The file cannot be read, or it and the variables have mistakes: all of them.
@@ -305,8 +305,8 @@ impl Config {
         }
     }
 
-    /// As [`Config::load`], with the mistakes beside a configuration that has defaults in their place, so that
-    /// the rest can be checked too.
+    /// As [`Config::load`], but also returns a configuration in which wrong values are replaced by
+    /// defaults, so that the rest can be checked too.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -324,10 +324,10 @@ impl Config {
         Ok((config, values.problems))
     }
 
-    /// Reads the text of a file that is called `name` in messages; no variables.
+    /// Parses the text of a file that is called `name` in messages, without variables.
     ///
     /// # Errors
-    /// All mistakes that it has.
+    /// All mistakes in it.
     pub fn parse(text: &str, name: &Path) -> Result<Self, ConfigError> {
         let mut values = Values::default();
         values.add_text(text, name, &folder_of(name));
@@ -335,8 +335,8 @@ impl Config {
     }
 }
 
-/// The folder that a file is in, from the root: what begins there is remembered, printed for others to type,
-/// and compared.
+/// The absolute folder of a file. Paths below it are remembered, printed for others to type, and
+/// compared.
 fn folder_of(file: &Path) -> PathBuf {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
     file.parent().map(Path::to_path_buf).unwrap_or_default()

@@ -1,9 +1,9 @@
 //! Configuration: one TOML file whose keys are declared once, in [`keys`].
 //!
-//! The table there gives each key its doc line, type, default, range and whether it changes on
-//! SIGHUP. From it come the [`Config`] structs, `dewar config default|explain|check`, the page of
-//! the book and the names of the environment variables. What a table cannot say (two keys that
-//! contradict, disks that share a device) is in [`check`].
+//! The table there gives each key its doc line, type, default, range, and whether it changes on
+//! SIGHUP. The [`Config`] structs, `dewar config default|explain|check`, the page of the book and
+//! the names of the environment variables are made from it. Rules that a table cannot express are
+//! in [`check`], for example two keys that contradict, or disks that share a device.
 
 pub mod check;
 pub mod explain;

@@ -24,10 +24,10 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// Letters of a name of which one may be wrong; a name with more mistakes is not a typing error of another one.
+/// Letters per allowed mistake. A name with more mistakes is not a typing error of another one.
 const LETTERS_PER_MISTAKE: usize = 3;
 
-/// The nearest of `known`, the first of equals; `None` when none is so near that a typing error explains it.
+/// The nearest of `known`, the first of equals; `None` when none is near enough for a typing error.
 #[must_use]
 pub fn nearest(name: &str, known: impl IntoIterator<Item = String>) -> Option<String> {
     let name = name.to_lowercase();

@@ -1,5 +1,5 @@
-//! The shape of the key table: one entry per key, from which the typed [`Config`] structs, their
-//! defaults, the reference and the checks are all made.
+//! The structure of the key table. The typed [`Config`] structs, their defaults, the reference and
+//! the checks are all made from its entries, one per key.
 //!
 //! [`Config`]: super::Config
 
@@ -9,12 +9,12 @@ use std::path::Path;
 use super::load::Values;
 use super::value::{Context, Field, Raw};
 
-/// Which values a key admits beyond its type.
+/// The values that a key admits beyond its type.
 #[derive(Clone, Copy)]
 pub enum Range {
     /// Every value of the type.
     Any,
-    /// From the first to the second, both included, written as the value itself is.
+    /// From the first to the second, both included, written like the value.
     Between(&'static str, &'static str),
     /// The same, and a multiple of the 4 KiB page.
     Pages(&'static str, &'static str),
@@ -25,10 +25,10 @@ pub enum Range {
 }
 
 impl Range {
-    /// Holds text against the range.
+    /// Checks text against the range.
     ///
     /// # Errors
-    /// A sentence that says what would be right.
+    /// A sentence with the allowed values.
     pub(super) fn admits(&self, text: &str) -> Result<(), String> {
         match self {
             Self::OneOf(words) if !words.contains(&text) => {
@@ -70,19 +70,19 @@ pub enum Reload {
 /// One configuration key.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// The table it stands in, `s3` for `[s3]`.
+    /// The table of the key, `s3` for `[s3]`.
     pub section: &'static str,
     /// Its name there.
     pub name: &'static str,
-    /// What it does, one line of the source per element.
+    /// The description, one line of the source per element.
     pub doc: &'static [&'static str],
     /// How its type is called.
     pub kind: &'static str,
     /// Its default, as an environment variable would say it.
     pub default: &'static str,
-    /// What it admits beyond its type.
+    /// The values that it admits beyond its type.
     pub range: Range,
-    /// What the number counts, empty where the value says it itself.
+    /// The unit of the number; empty where the value has its own unit.
     pub unit: &'static str,
     /// When a change takes effect.
     pub reload: Reload,
@@ -103,7 +103,7 @@ impl Key {
         format!("DEWAR_{}_{}", self.section, self.name).to_ascii_uppercase()
     }
 
-    /// The default as it stands in a TOML file.
+    /// The default in TOML.
     #[must_use]
     pub fn default_toml(&self) -> String {
         let raw = Raw::Untyped(self.default.to_owned());
@@ -126,7 +126,7 @@ impl Key {
 pub struct Section {
     /// Its name, `s3` for `[s3]`.
     pub name: &'static str,
-    /// What it is about.
+    /// The description of the section.
     pub doc: &'static [&'static str],
     /// Its keys in the order in which they are shown.
     pub keys: &'static [Key],
@@ -145,7 +145,7 @@ fn paragraph(lines: &[&str]) -> String {
     lines.join(" ")
 }
 
-/// Reads one key for the generated constructor: what was given, else the default.
+/// Reads one key for the generated constructor: the configured value, or the default.
 pub(super) fn read<T: Field>(values: &mut Values, key: &'static Key) -> T {
     if let Some(given) = values.take(key) {
         let context = Context {
@@ -222,8 +222,8 @@ macro_rules! sections {
         ),*];
 
         impl Config {
-            /// Builds the structs; what cannot be read is noted in `values` and left at its
-            /// default, so that one run reports every mistake.
+            /// Builds the structs. A value that cannot be parsed is recorded in `values`, and the
+            /// default is used, so that one run reports every mistake.
             pub(super) fn from_values(values: &mut Values) -> Self {
                 Self {
                     $($section: {

@@ -1,5 +1,5 @@
-//! Values of configuration keys: how each type is read from TOML or from an environment
-//! variable, what it says when it cannot be, and how it is written back.
+//! Values of configuration keys: parsing from TOML or from an environment variable, error messages,
+//! and formatting.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use dewar_types::{Layout, PAGE_BYTES};
 use super::table::{Key, Range};
 use crate::audit::Unwritable;
 
-/// A value as it was found, before the key says what it should be.
+/// A value before it is parsed for its key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Raw {
     /// Text without a type: a default of the table or an environment variable.
@@ -71,7 +71,7 @@ impl Raw {
     }
 }
 
-/// What a value is read against.
+/// The context in which a value is parsed.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The key, for its range and rule.
@@ -82,16 +82,16 @@ pub struct Context<'a> {
 
 /// A type that a configuration key can have.
 pub trait Field: Sized {
-    /// How the type is called in the reference, with an example where its form is not obvious.
+    /// The name of the type in the reference, with an example where its form is not obvious.
     const KIND: &'static str;
 
-    /// Reads a value and holds it against the key's range.
+    /// Parses a value and checks it against the key's range.
     ///
     /// # Errors
-    /// A sentence that says what was expected and what was found; the caller adds key and line.
+    /// A sentence with the expected and the actual value. The caller adds key and line.
     fn read(raw: &Raw, context: Context<'_>) -> Result<Self, String>;
 
-    /// The value as it stands in a TOML file.
+    /// The value in TOML.
     fn render(&self) -> String;
 }
 
@@ -354,7 +354,7 @@ const TIME_UNITS: [(&str, u64); 5] = [
     ("ms", 1),
 ];
 
-/// Reads a duration: numbers with units (`ms`, `s`, `m`, `h`, `d`), added up: `1h30m`.
+/// Parses a duration: numbers with units (`ms`, `s`, `m`, `h`, `d`), added up: `1h30m`.
 #[must_use]
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
@@ -426,7 +426,7 @@ impl Field for LogFormat {
     }
 }
 
-/// What happens when nothing can be recorded.
+/// The action to take when nothing can be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnwritableAudit(pub Unwritable);
 
@@ -448,7 +448,7 @@ impl Field for UnwritableAudit {
     }
 }
 
-/// What is logged: an event of this importance or more.
+/// The log level: events of this importance or more are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLevel(pub tracing::Level);
 
@@ -472,7 +472,7 @@ impl Field for LogLevel {
 pub enum LayoutChoice {
     /// Chosen from the number of disks ([`Layout::default_for`]).
     Auto,
-    /// This one; its stripe unit is a key of its own.
+    /// This layout. The stripe unit is a separate key.
     Fixed(Layout),
 }
 

@@ -1,4 +1,4 @@
-//! One GET: to the address that was named and nowhere else, with a deadline and a length.
+//! One GET, to the given address and to no other, with limits on time and length.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// Most addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 4;
 
-/// What came.
+/// The body of an answer.
 pub(super) enum Body {
     /// An answer with status 200.
     Found(Vec<u8>),
@@ -45,7 +45,7 @@ fn failed(url: &str, why: impl std::fmt::Display) -> Error {
 
 impl Fetcher {
     /// # Errors
-    /// [`ErrorKind::Unavailable`], with the address and what went wrong.
+    /// [`ErrorKind::Unavailable`], with the address and the problem.
     pub(super) async fn get(&self, url: &str, bytes_max: usize) -> Result<Body> {
         let uri: Uri = url.parse().map_err(|error| failed(url, error))?;
         let secure = uri.scheme_str() == Some("https");
@@ -78,8 +78,8 @@ impl Fetcher {
     }
 }
 
-/// Connects to the first address that answers. Without TLS only this machine is asked, whatever a
-/// name has been made to resolve to.
+/// Connects to the first address that answers. Without TLS it connects only to this machine, even
+/// if a name resolves to another address.
 async fn connect(url: &str, host: &str, port: u16, secure: bool) -> Result<TcpStream> {
     if !secure && !is_loopback(host) {
         return Err(failed(url, "http is for this machine alone"));
@@ -93,7 +93,7 @@ async fn connect(url: &str, host: &str, port: u16, secure: bool) -> Result<TcpSt
     first_of(url, &found).await
 }
 
-/// Connects to the first address that answers; each has its share of the time.
+/// Connects to the first address that answers. Each address gets a share of the time.
 async fn first_of(url: &str, addresses: &[SocketAddr]) -> Result<TcpStream> {
     let mut last = failed(url, "the name has no address that may be asked");
     for address in addresses {
@@ -113,7 +113,7 @@ async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     bytes_max: usize,
 ) -> Result<Body> {
-    /// Ends the connection's task with the request, also when that is dropped.
+    /// Ends the connection's task with the request, also when the request is dropped.
     struct Ends(tokio::task::JoinHandle<()>);
     impl Drop for Ends {
         fn drop(&mut self) {

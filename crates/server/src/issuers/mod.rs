@@ -1,10 +1,10 @@
-//! Asking issuers of tokens for their keys.
+//! Fetching the keys of token issuers.
 //!
-//! An issuer is asked for its metadata in both well-known places, and for its keys where the
-//! metadata says. Nothing leads away from what the administrator named: metadata and keys are on
-//! the issuer's own origin or on one that is listed with it, redirects are not followed, and plain
-//! `http` goes to addresses of this machine alone, also when a name resolves to another. Every
-//! answer has a length and a deadline.
+//! An issuer's metadata is fetched from both well-known addresses, and its keys from the address in
+//! the metadata. Nothing is fetched from a host that the administrator did not name. Metadata and
+//! keys must be on the issuer's own origin or on one that is listed with it. Redirects are not
+//! followed. Plain `http` is allowed only to addresses of this machine, also when a name resolves
+//! to another. Every answer has a limit on length and time.
 
 mod fetch;
 
@@ -25,7 +25,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// Longest metadata in bytes.
 const METADATA_BYTES_MAX: usize = 256 * 1024;
 
-/// What of an issuer's metadata matters (OpenID Connect Discovery 1.0 section 3, RFC 8414).
+/// The fields of an issuer's metadata that are used (OpenID Connect Discovery 1.0 section 3, RFC
+/// 8414).
 #[derive(Clone, Debug, Deserialize)]
 struct Metadata {
     issuer: String,
@@ -120,8 +121,8 @@ impl FetchKeys for WebKeys {
     }
 }
 
-/// Where an issuer's metadata may be: OpenID Connect appends to the path, RFC 8414 puts its own
-/// before it.
+/// The possible addresses of an issuer's metadata. OpenID Connect appends to the path, RFC 8414
+/// inserts its part before the path.
 fn well_known(url: &str) -> Vec<String> {
     let bare = url.trim_end_matches('/');
     let origin_end = bare.find("://").map_or(0, |at| at + 3);

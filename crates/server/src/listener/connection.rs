@@ -29,8 +29,8 @@ use crate::tls::Tls;
 
 use super::{Arrival, BoxError, ConnectionSlot, Front, Stop};
 
-/// How long, and how many bytes, a half-closed connection is read on so that its last answer
-/// arrives.
+/// The time, and the number of bytes, for which a half-closed connection is read further so that
+/// its last answer arrives.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 32 << 20;
 
@@ -85,7 +85,7 @@ pub(super) async fn run<F: Front>(
     }
 }
 
-/// A version of TLS as policies write it. Older ones than these are not spoken.
+/// A version of TLS as policies write it. Older versions are not supported.
 fn version_name(version: Option<ProtocolVersion>) -> &'static str {
     match version {
         Some(ProtocolVersion::TLSv1_3) => "1.3",
@@ -93,9 +93,9 @@ fn version_name(version: Option<ProtocolVersion>) -> &'static str {
     }
 }
 
-/// HTTP on a stream. hyper keeps the read buffer that a large body made grow, a megabyte of it,
-/// for as long as its connection lives; so when a connection has idled with one for a moment, hyper
-/// is taken off the stream and put on again with a fresh buffer.
+/// HTTP on a stream. hyper keeps a read buffer that a large body made grow, a megabyte, as long as
+/// its connection lives. So when a connection has idled with such a buffer for a moment, hyper is
+/// replaced on the stream by a new instance with a small buffer.
 async fn http<T, F>(
     stream: T,
     peer: SocketAddr,
@@ -170,7 +170,7 @@ async fn http<T, F>(
     }
 }
 
-/// Polls a connection until it ends, is overdue, or should be put on a fresh buffer.
+/// Polls a connection until it ends, exceeds a deadline, or should get a small buffer.
 async fn drive<T, F>(
     connection: &mut http1::Connection<TokioIo<Inlet<T>>, Watched<F>>,
     slot: &ConnectionSlot,
@@ -235,8 +235,8 @@ where
     .await
 }
 
-/// How long an idle connection keeps a large buffer: longer than the gap between the requests of
-/// a busy client.
+/// Time that an idle connection keeps a large buffer: longer than the gap between the requests of a
+/// busy client.
 const LARGE_BUFFER_TIME: Duration = Duration::from_millis(500);
 
 enum Ended {
@@ -248,7 +248,7 @@ enum Ended {
 /// How long a client that is refused may take for TLS and its goodbye.
 const REFUSAL_TIME: Duration = Duration::from_secs(5);
 
-/// Answers whatever a client asks with `answer`, and closes its connection.
+/// Answers every request of a client with `answer`, and closes the connection.
 pub(super) async fn refuse(socket: TcpStream, tls: Option<Arc<Tls>>, answer: &'static [u8]) {
     async fn say<T: AsyncRead + AsyncWrite + Unpin>(mut stream: T, answer: &[u8]) {
         if stream.write_all(answer).await.is_ok() {
@@ -268,8 +268,8 @@ pub(super) async fn refuse(socket: TcpStream, tls: Option<Arc<Tls>>, answer: &'s
     let _ = tokio::time::timeout(REFUSAL_TIME, work).await;
 }
 
-/// Closes the sending side; with `linger`, reads what the client still sends, within bounds, so
-/// that the kernel does not reset the connection under the last answer.
+/// Closes the sending side. With `linger`, reads further bytes of the client, within limits, so
+/// that the kernel does not reset the connection before the last answer arrives.
 async fn close<T: AsyncRead + AsyncWrite + Unpin>(mut stream: T, linger: bool) {
     let work = async {
         let _ = stream.shutdown().await;
@@ -288,7 +288,7 @@ async fn close<T: AsyncRead + AsyncWrite + Unpin>(mut stream: T, linger: bool) {
     let _ = tokio::time::timeout(LINGER_TIME, work).await;
 }
 
-/// The front as hyper sees it: requests get their id and span, bodies are watched.
+/// The front for hyper: requests get their id and span, and bodies are watched.
 struct Watched<F> {
     front: F,
     slot: Arc<ConnectionSlot>,
@@ -339,7 +339,7 @@ struct Answer<A> {
     /// Boxed: fronts' futures are large, and hyper moves this one.
     answer: Pin<Box<Instrumented<A>>>,
     open: Option<(RequestRecord, Span)>,
-    /// It waits for `100 Continue`, which hyper does not send since there is no body.
+    /// Whether it waits for `100 Continue`, which hyper does not send because there is no body.
     expects_in_vain: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is counted about connections and requests.
+//! Metrics of connections and requests.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -22,10 +22,10 @@ struct DoorLabel {
 pub struct RequestLabels {
     /// The door's name.
     pub door: &'static str,
-    /// What was asked, in the protocol's words; where the front does not tell, the method.
+    /// The verb, in the protocol's words. If the front does not name it, the method.
     pub verb: &'static str,
-    /// `2xx` and so on; over root:// `ok`, `error` (the client's), `failed` (ours) or `wait`. `none` when
-    /// the client left before there was an answer.
+    /// `2xx` and so on; over root:// `ok`, `error` (the client's), `failed` (the server's) or
+    /// `wait`. `none` when the client left before there was an answer.
     pub status: &'static str,
 }
 
@@ -45,7 +45,7 @@ struct EndLabels {
     outcome: &'static str,
 }
 
-/// The families of all doors: a door is a label, since a name may be described only once.
+/// The metric families of all doors. A door is a label, because a name may be registered only once.
 #[derive(Clone, Debug)]
 pub struct DoorMetrics {
     open: Family<DoorLabel, Gauge>,

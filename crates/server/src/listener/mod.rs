@@ -4,21 +4,21 @@
 //! service later. Each connection is a task: TLS if configured, then hyper's HTTP/1.1 with one
 //! timer ([`watch`]) for handshake, head, idling and stalled bodies.
 //!
-//! **Limits.** At `connections_max`, and where an address holds its share without having authenticated
-//! ([`slot`]), a further connection is told to slow down and closed. An idle connection holds its socket, one task and two buffers of 8 KiB; larger ones
-//! exist only while a body streams and for half a second longer, and their sum is bounded. Heads
-//! are bounded by `header_bytes_max`.
+//! **Limits.** At `connections_max`, and where an address holds its share without having
+//! authenticated ([`slot`]), a further connection is asked to slow down and closed. An idle
+//! connection holds its socket, one task and two buffers of 8 KiB; larger ones exist only while a
+//! body streams and for half a second longer, and their sum is bounded. Heads are bounded by
+//! `header_bytes_max`.
 //!
-//! **Stopping** ([`Stop::drain`]): the sockets close, idle connections end, running requests
-//! finish and their connections end with them; at the deadline what is left is cut by dropping it.
+//! **Stopping** ([`Stop::drain`]): the sockets close, idle connections end, running requests finish
+//! and their connections end with them; at the deadline the remaining requests are dropped.
 //!
-//! **Cancellation.** When a client goes away, hyper drops the future of the service: a front that
-//! must not stop in the middle runs its work in a task of its own.
+//! **Cancellation.** When a client disconnects, hyper drops the future of the service. A front that
+//! must not stop in the middle runs its work in a separate task.
 //!
-//! **Early answers.** An answer that was sent before the whole body was read would be destroyed in
-//! the client's hands by the reset that closing a socket with unread bytes causes. Such a
-//! connection is half-closed and drained for a moment before it is closed, and the answer says that it
-//! will be.
+//! **Early answers.** Closing a socket with unread bytes causes a reset. It would destroy an answer
+//! that was sent before the whole body was read. So such a connection is half-closed and drained
+//! for a moment before it is closed, and the answer announces the close.
 
 mod connection;
 mod metrics;
@@ -57,22 +57,23 @@ pub use slot::{ConnectionSlot, Slots};
 pub use stop::Stop;
 pub use watch::RequestBody;
 
-/// What a connection may take, and how long. May be exchanged while connections are open: timers
-/// see it the next time they look, the size of heads with the next connection.
+/// Limits of a connection. They may be replaced while connections are open. Timers use the new
+/// values the next time they fire, and the size of heads applies from the next connection on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at once on all addresses of this door.
+    /// Most open connections on all addresses of this door.
     pub connections_max: usize,
-    /// An address may hold one in so many of them before its clients authenticate; at least 1.
+    /// The divisor for the limit of an address before its clients authenticate; at least 1.
     pub unauthenticated_share: usize,
     /// Addresses that many clients share; they may hold half of the connections.
     pub shared_addresses: Vec<Network>,
-    /// For a TLS handshake, and from the first byte of a request to the end of its headers.
+    /// Limit for a TLS handshake, and from the first byte of a request to the end of its headers.
     pub header_timeout: Duration,
-    /// For a connection without a request. While few connections are left, those whose clients have not
-    /// authenticated get `header_timeout`, if that is shorter.
+    /// Limit for a connection without a request. While few connections are left, connections whose
+    /// clients have not authenticated get `header_timeout`, if that is shorter.
     pub idle_timeout: Duration,
-    /// For the next bytes of an awaited body, and for room to send the next bytes of an answer.
+    /// Limit for the next bytes of an expected body, and for space to send the next bytes of an
+    /// answer.
     pub body_timeout: Duration,
     /// Bytes of a request line with its headers.
     pub header_bytes_max: usize,
@@ -86,7 +87,7 @@ impl Limits {
     }
 }
 
-/// Gives request ids: a random start and a count, so that two runs do not give the same.
+/// Creates request ids: a random start and a count, so that two runs do not create the same.
 #[derive(Debug)]
 pub struct RequestIds {
     key: u64,
@@ -108,10 +109,10 @@ impl RequestIds {
     }
 }
 
-/// How a request came: an extension of every request that reaches a front.
+/// The origin of a request: an extension of every request that reaches a front.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Its id: the front tells it to the client.
+    /// The request's id. The front sends it to the client.
     pub id: RequestId,
     /// The client's end of the connection.
     pub peer: SocketAddr,
@@ -121,10 +122,10 @@ pub struct Arrival {
     pub tls: Option<&'static str>,
 }
 
-/// A front that speaks another protocol than HTTP and takes whole connections.
+/// A front for another protocol than HTTP, which handles whole connections.
 pub trait SocketFront: Send + Sync + 'static {
-    /// Serves a connection until it ends, and says on `slot` when the client has authenticated. When `stop`
-    /// is cancelled it shall finish what runs and begin nothing new.
+    /// Serves a connection until it ends, and reports on `slot` when the client has authenticated.
+    /// When `stop` is cancelled, it must finish running requests and start no new ones.
     fn serve(
         &self,
         socket: TcpStream,
@@ -133,36 +134,37 @@ pub trait SocketFront: Send + Sync + 'static {
         stop: CancellationToken,
     ) -> BoxFuture<'static, ()>;
 
-    /// Tells a client that there is no room for it, and closes the connection.
+    /// Refuses a client because no connection is free, and closes the connection.
     fn refuse(&self, socket: TcpStream) -> BoxFuture<'static, ()>;
 
-    /// For how long connections shall still be accepted after the stop began. These are told to stop
-    /// at its end.
+    /// Time after the start of a stop during which connections are still accepted. At its end these
+    /// are asked to stop.
     fn lingers(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// What is wrong with what it depends on.
+    /// The problems of services that the front depends on.
     fn troubles(&self) -> Vec<HealthIssue> {
         Vec::new()
     }
 }
 
-/// What a front is: a cheaply cloned function from requests to answers. Every hyper service of
-/// the right types is one.
+/// A front: a cheaply cloned function from requests to answers. Every hyper service of the right
+/// types is one.
 pub trait Front: Clone + Send + Sync + 'static {
     /// The body of its answers.
     type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
-    /// Closes the connection without an answer: a front turns its own errors into answers.
+    /// An error closes the connection without an answer: a front turns its own errors into answers.
     type Error: Into<BoxError>;
     /// An answer to come.
     type Future: Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
 
-    /// Answers one request; its extensions hold an [`Arrival`], its [`RequestId`] and the connection as an
-    /// `Arc<dyn AcceptedConnection>`. An answer may have a [`RequestSummary`] among its own.
+    /// Answers one request. Its extensions contain an [`Arrival`], its [`RequestId`] and the
+    /// connection as an `Arc<dyn AcceptedConnection>`. The answer may have a [`RequestSummary`] among its
+    /// extensions.
     fn call(&self, request: Request<RequestBody>) -> Self::Future;
 
-    /// The whole answer to a client for which there is no room, after which its connection is closed.
+    /// The whole answer to a client when no connection is free. The connection is closed after it.
     fn busy(&self) -> &'static [u8] {
         BUSY
     }
@@ -201,14 +203,14 @@ pub struct ListenError {
 }
 
 impl ListenError {
-    /// Whether somebody else listens there.
+    /// Whether another process listens there.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.source.kind() == io::ErrorKind::AddrInUse
     }
 }
 
-/// What all listeners of one door share.
+/// The state that all listeners of one door share.
 pub struct ListenerContext {
     /// Its name in logs and metrics, like `s3`.
     pub name: &'static str,
@@ -216,20 +218,20 @@ pub struct ListenerContext {
     pub limits: ArcSwap<Limits>,
     /// Certificates, if the door speaks TLS.
     pub tls: Option<Arc<Tls>>,
-    /// Where request ids come from.
+    /// The source of request ids.
     pub ids: Arc<RequestIds>,
-    /// What is counted.
+    /// The metrics.
     pub metrics: ListenerMetrics,
-    /// The largest read from a socket while a body streams. Large bodies cost half at 1 MiB
-    /// of what they cost at 64 KiB; small answers never let the buffer grow.
+    /// The largest read from a socket while a body streams. Large bodies cost half at 1 MiB of
+    /// their cost at 64 KiB. Small answers never make the buffer grow.
     pub read_bytes_max: usize,
-    /// What these buffers may take together: with many connections open, each gets less.
+    /// The most bytes for these buffers together. With many connections open, each gets less.
     pub read_bytes_total: usize,
     /// Connections that are open now.
     pub slots: Slots,
 }
 
-/// However many connections there are, a body is not read in smaller pieces.
+/// Smallest read of a body, for any number of connections.
 const READ_BYTES_MIN: usize = 64 * 1024;
 
 impl ListenerContext {
@@ -250,7 +252,7 @@ impl Listener {
     /// Binds `address`; port 0 takes any free one.
     ///
     /// # Errors
-    /// The address is taken, not ours, or not allowed.
+    /// The address is in use, not of this machine, or not allowed.
     pub async fn bind(address: SocketAddr) -> Result<Self, ListenError> {
         let failed = |source: io::Error| ListenError {
             address,
@@ -274,7 +276,7 @@ impl Listener {
         self.address
     }
 
-    /// Accepts connections for `front` until `stop`, in a task of its own.
+    /// Accepts connections for `front` until `stop`, in a separate task.
     pub fn serve<F: Front>(self, door: Arc<ListenerContext>, front: F, stop: &Stop) {
         let tracked = stop.clone();
         let (busy, tls) = (front.busy(), door.tls.clone());
@@ -303,7 +305,7 @@ impl Listener {
         });
     }
 
-    /// Accepts connections for a front of another protocol until `stop`, in a task of its own.
+    /// Accepts connections for a front of another protocol until `stop`, in a separate task.
     pub fn serve_sockets(
         self,
         door: Arc<ListenerContext>,
@@ -387,7 +389,7 @@ async fn accept(
     }
 }
 
-/// Errors that belong to the connection which was about to be accepted, not to the listener.
+/// Errors of the connection that was about to be accepted, not of the listener.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! What is counted and logged about a request, once, when its answer has left or been given up.
+//! Metrics and the log line of a request, written once, when its answer is sent or given up.
 
 use dewar_auth::AcceptedConnection as _;
 use http::{Method, Response};
@@ -12,13 +12,13 @@ use super::metrics::{RequestLabels, VerbLabels};
 use super::watch::{InFlight, Watch};
 use super::{Arrival, ConnectionSlot};
 
-/// Events of this target are the access log; [`crate::log`] switches it apart from the level.
+/// Events of this target are the access log. [`crate::log`] enables it independently of the level.
 pub const ACCESS: &str = "dewar_access";
 
-/// What a front tells about a request, as an extension of its answer.
+/// A front's summary of a request, as an extension of its answer.
 #[derive(Clone, Debug, Default)]
 pub struct RequestSummary {
-    /// What was done, in the protocol's own words.
+    /// The verb, in the protocol's own words.
     pub verb: Option<&'static str>,
     /// For whom.
     pub user: Option<String>,
@@ -28,7 +28,7 @@ pub struct RequestSummary {
     pub key: Option<String>,
 }
 
-/// A request from its head to the last byte of its answer; settled when dropped.
+/// A request from its head to the last byte of its answer. It is accounted when dropped.
 pub(super) struct RequestRecord {
     slot: Arc<ConnectionSlot>,
     arrival: Arrival,
@@ -41,7 +41,8 @@ pub(super) struct RequestRecord {
     /// Bytes that the answer said it would have.
     due: Option<u64>,
     ended: bool,
-    /// Ends the busy phase of the connection. Last: what is settled counts as busy.
+    /// Ends the busy phase of the connection. It is the last field, because the accounting counts
+    /// as busy.
     in_flight: InFlight,
 }
 
@@ -157,7 +158,7 @@ fn word(method: &Method) -> &'static str {
     }
 }
 
-/// A key as it can stand in a line: control characters would begin lines of their own.
+/// A key on one line: control characters are escaped, because they would begin new lines.
 struct OneLine<'a>(&'a str);
 
 impl fmt::Display for OneLine<'_> {

@@ -1,10 +1,10 @@
-//! The connections that a door may have open, and how many of them one address may hold.
+//! The connection limit of a door, and the limits of single addresses.
 //!
-//! Anybody can open connections without authenticating, so one address may hold only a part of a door's
-//! connections in that way. Of IPv6 a network of 64 bits counts as one address, since a host can choose its
-//! own within that. Addresses that many clients share (proxies, gateways, this machine itself) may hold half
-//! of the connections. A connection leaves this count when its client authenticates, and never enters it
-//! again.
+//! Anybody can open connections without authenticating, so one address may have only a part of a
+//! door's connections in that way. An IPv6 network of 64 bits counts as one address, because a host
+//! can choose its own address within it. Addresses that many clients share (proxies, gateways, this
+//! machine itself) may have half of the connections. A connection leaves this count when its client
+//! authenticates, and never enters it again.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,17 +16,18 @@ use parking_lot::Mutex;
 
 use super::{Limits, ListenerContext};
 
-/// Every address may hold so many connections: a browser or a transfer tool opens a few at once.
+/// The number of connections that every address may hold: a browser or a transfer tool opens a few
+/// at once.
 const ADDRESS_MIN: usize = 16;
 
 /// Shared addresses may hold one in so many of a door's connections.
 const SHARED_PART: usize = 2;
 
-/// A door is crowded when fewer than one in so many of its connections are left.
+/// A door is crowded when less than one in this many of its connections is free.
 const CROWDED_PART: usize = 8;
 
-/// Connections that are being refused in words at once, and at most one for so many that a door may have.
-/// Further ones are closed without a word.
+/// Most connections that are being refused with an answer at once, and at most one per this number
+/// of a door's limit. Further ones are closed without an answer.
 const REFUSALS_MAX: usize = 64;
 const REFUSALS_PART: usize = 16;
 
@@ -47,7 +48,7 @@ impl Slots {
     }
 }
 
-/// What counts as one address.
+/// The network that counts as one address.
 fn block(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(ip) if !ip.is_loopback() => {
@@ -57,7 +58,7 @@ fn block(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The connections that clients of one address may hold before they authenticate.
+/// The number of connections that clients of one address may have before they authenticate.
 fn share(limits: &Limits, address: IpAddr) -> usize {
     let address = address.to_canonical();
     let mut shared = limits.shared_addresses.iter();
@@ -68,7 +69,7 @@ fn share(limits: &Limits, address: IpAddr) -> usize {
     (limits.connections_max / part.max(1)).max(ADDRESS_MIN)
 }
 
-/// One of the connections that a door may have open, until it is dropped.
+/// One of the possible connections of a door, until it is dropped.
 pub struct ConnectionSlot {
     pub(super) door: Arc<ListenerContext>,
     block: IpAddr,

@@ -1,11 +1,11 @@
-//! Stopping a group of tasks: first politely, then at once.
+//! Stopping a group of tasks: with time to finish, then immediately.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// After the cut, tasks only have to be dropped; more time than this means a defect.
+/// Tasks only have to be dropped after the deadline. More time than this means a defect.
 const CUT_TIME: Duration = Duration::from_secs(5);
 
 /// Tasks that stop together. Clones are the same group.
@@ -54,8 +54,8 @@ impl Stop {
         self.drain.is_cancelled()
     }
 
-    /// Asks every task to finish, waits for at most `deadline`, then drops what still runs.
-    /// Returns how many tasks had to be dropped.
+    /// Asks every task to finish, waits for at most `deadline`, then drops the remaining ones.
+    /// Returns the number of dropped tasks.
     pub async fn drain(&self, deadline: Duration) -> usize {
         self.drain.cancel();
         self.tasks.close();

@@ -1,17 +1,17 @@
-//! What a connection is waiting for, and since when.
+//! The current state of a connection, and its start time.
 //!
-//! One timer per connection looks at this record; nothing on the way of a request sets a timer.
-//! The record is kept by four wrappers: the socket (below TLS, so that progress means bytes on
-//! the wire), the inlet (above TLS, where hyper's buffer is seen), the request's body and the
-//! answer's body.
+//! One timer per connection looks at this record; handling a request sets no timer. Four wrappers
+//! keep the record: the socket (below TLS, so that progress means bytes on the wire), the inlet
+//! (above TLS, where hyper's buffer is seen), the request's body and the answer's body.
 //!
 //! ```text
 //! handshake --done--> idle --first byte--> head --headers complete--> busy --answer sent--> idle
 //! ```
 //!
-//! Handshake and head have an absolute deadline, so that a client which sends a byte now and then
-//! gains nothing. Busy has none of its own, since the store may be at work: there only waiting for
-//! the client counts, for bytes of the body that somebody asked for or for room to send.
+//! Handshake and head have an absolute deadline, so a client that sends a byte now and then cannot
+//! extend them. Busy has no deadline of its own, because the store may be working. In this state
+//! only the time of waiting for the client counts: for bytes of the body that were requested, or
+//! for space in the send buffer.
 
 use std::io;
 use std::pin::Pin;
@@ -61,8 +61,8 @@ impl Phase {
     }
 }
 
-/// Times are milliseconds since the connection was accepted, plus one; zero is "not waiting".
-/// Relaxed order is enough: a timer that reads a value late looks again.
+/// Times are milliseconds since the connection was accepted, plus one; zero means "not waiting".
+/// Relaxed order is enough: a timer that reads a value late checks again.
 pub(super) struct Watch {
     start: Instant,
     phase: AtomicU8,
@@ -72,7 +72,7 @@ pub(super) struct Watch {
     body_left: AtomicBool,
     /// The client sent nothing of a body for too long, which ends the body.
     stalled: AtomicBool,
-    /// Who waits for the body.
+    /// The task that waits for the body.
     reader: Mutex<Option<Waker>>,
     pub(super) body_bytes: AtomicU64,
     buffer_grown: AtomicBool,
@@ -124,8 +124,8 @@ impl Watch {
         self.enter(Phase::Idle);
     }
 
-    /// Ends the body that is awaited with an error, so that the front can answer; false if that was
-    /// done before with this request.
+    /// Ends an awaited body with an error, so that the front can answer. Returns `false` if that
+    /// was done before with this request.
     pub(super) fn give_body_up(&self) -> bool {
         if self.stalled.swap(true, Relaxed) {
             return false;
@@ -137,14 +137,14 @@ impl Watch {
         true
     }
 
-    /// Whether a request's body was not read to its end: what the client still sends would make
-    /// the kernel reset the connection and destroy an answer that is under way.
+    /// Whether a request's body was not read to its end. Further bytes from the client would then
+    /// make the kernel reset the connection and destroy an answer in transit.
     pub(super) fn body_left(&self) -> bool {
         self.body_left.load(Relaxed)
     }
 
-    /// Whether hyper holds a large buffer for a connection that waits for its next request, since
-    /// when (`None`: not at all). Everything that was to be sent has left then.
+    /// The time since which hyper has kept a large buffer for a connection that waits for its next
+    /// request; `None` if it has none. All data to send has been sent then.
     pub(super) fn idle_with_large_buffer(&self) -> Option<Instant> {
         let idle = self.buffer_grown.load(Relaxed)
             && self.phase() == Phase::Idle
@@ -158,8 +158,8 @@ impl Watch {
         self.buffer_grown.store(false, Relaxed);
     }
 
-    /// What is overdue, or the time to look again. A `hurried` connection may not idle for longer than a
-    /// request may take to come.
+    /// The expired deadline, or the time of the next check. A `hurried` connection may idle only
+    /// for as long as a request may take to arrive.
     pub(super) fn check(&self, limits: &Limits, hurried: bool) -> Result<Instant, Overdue> {
         let idle_timeout = match hurried {
             true => limits.idle_timeout.min(limits.header_timeout),
@@ -276,11 +276,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedSocket<T> {
     }
 }
 
-/// A read that offers more room than this comes from a buffer that has grown.
+/// A read that offers more space than this comes from a large buffer.
 const LARGE_READ: usize = 32 * 1024;
 
-/// What hyper reads from: what an earlier hyper connection on the same stream had read too much,
-/// then the stream.
+/// The input of hyper: first the bytes that an earlier hyper connection on the same stream had read
+/// too many, then the stream.
 pub(super) struct Inlet<T> {
     pub(super) before: Bytes,
     pub(super) inner: T,
@@ -335,9 +335,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Inlet<T> {
     }
 }
 
-/// A request's body. It ends with an error when the connection breaks, and with an [`io::Error`] of
-/// kind `TimedOut` when the client sends nothing for longer than the listener's `body_timeout` while
-/// it is awaited; an answer to that is the connection's last.
+/// A request's body. It ends with an error when the connection breaks. It ends with an
+/// [`io::Error`] of kind `TimedOut` when the client sends nothing for longer than the listener's
+/// `body_timeout` while data is awaited. The answer to that is the connection's last.
 pub struct RequestBody {
     inner: Incoming,
     watch: Arc<Watch>,
@@ -416,8 +416,8 @@ impl Drop for InFlight {
     }
 }
 
-/// An answer's body, which holds the connection busy until the last byte was taken from it. What
-/// makes it runs in the request's span.
+/// An answer's body, which keeps the connection busy until its last byte is taken. The code that
+/// produces it runs in the request's span.
 pub(super) struct ResponseBody<B> {
     pub(super) inner: B,
     pub(super) account: RequestRecord,

@@ -31,7 +31,7 @@ pub struct MetricsEndpoint {
 }
 
 impl MetricsEndpoint {
-    /// Shows `metrics`; `readiness` is asked for every `/ready` and must not block.
+    /// Serves `metrics`. `readiness` is called for every `/ready` and must not block.
     pub fn new(
         metrics: Metrics,
         readiness: impl Fn() -> Readiness + Send + Sync + 'static,

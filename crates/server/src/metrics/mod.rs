@@ -1,5 +1,5 @@
-//! Metrics of one server: a registry of its own, so that several servers can live in one process,
-//! and the endpoint that shows it.
+//! Metrics of one server: a separate registry, so that several servers can run in one process, and
+//! the endpoint that shows it.
 
 mod endpoint;
 mod process;
@@ -12,8 +12,8 @@ use prometheus_client::registry::Registry;
 
 pub use endpoint::{MetricsEndpoint, Readiness};
 
-/// Everything that is counted. Clones are the same registry: parts of the server register their
-/// families while the endpoint already shows the others.
+/// All metrics. Clones share one registry: parts of the server register their families while the
+/// endpoint already shows the others.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<RwLock<Registry>>,
@@ -26,7 +26,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A registry with what the process itself tells.
+    /// A registry with the metrics of the process itself.
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::default();

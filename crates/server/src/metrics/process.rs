@@ -1,4 +1,4 @@
-//! What the kernel says about this process, under the names that every dashboard knows.
+//! Metrics of this process from the kernel, under the names that common dashboards use.
 
 use std::fmt::Error;
 
@@ -8,11 +8,11 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// Reads `/proc/self` when it is asked.
+/// Reads `/proc/self` at each scrape.
 #[derive(Debug)]
 pub(super) struct Process;
 
-/// What `/proc/self/stat` tells.
+/// The used fields of `/proc/self/stat`.
 #[derive(Debug, PartialEq)]
 struct Stat {
     cpu_ticks: u64,
@@ -22,7 +22,7 @@ struct Stat {
 }
 
 impl Stat {
-    /// The fields after the command, which stands in parentheses and may hold anything.
+    /// Parses the fields after the command, which is in parentheses and may contain anything.
     fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         // proc(5) counts from 1; field 3 is the first here.

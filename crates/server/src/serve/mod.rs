@@ -1,15 +1,17 @@
 //! One serving process, from its configuration to its last connection.
 //!
-//! **Starting:** stale ready file away, lock, sockets bound (a taken port fails before a disk is
-//! touched; clients that come early wait in the kernel), metrics endpoint (live, not ready), store
-//! opened, admin socket, doors, and only then the ready file.
+//! **Starting:** the stale ready file is removed, the lock taken and the sockets bound. A port that
+//! is in use causes an error before a disk is touched. Clients that come early wait in the kernel.
+//! Then follow the metrics endpoint (live, not ready), the store, the admin socket, the doors, and
+//! last the ready file.
 //!
-//! **Stopping:** not ready any more and the ready file gone, doors and admin socket drained within
-//! `graceful_stop_timeout`, store closed, metrics endpoint last. A second signal ends the process
-//! at once, which is as safe as a crash: everything acknowledged is durable.
+//! **Stopping:** the server is not ready any more and the ready file is removed. Doors and admin
+//! socket are drained within `graceful_stop_timeout`. The store is closed, and last the metrics
+//! endpoint. A second signal ends the process immediately. This is as safe as a crash: everything
+//! acknowledged is durable.
 //!
-//! **Reloading** (SIGHUP): the keys marked as live, and certificates. A configuration with
-//! mistakes changes nothing.
+//! **Reloading** (SIGHUP): the keys marked as live, and certificates. A configuration with mistakes
+//! changes nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -43,7 +45,7 @@ use crate::tls::{Tls, TlsError};
 /// 64 KiB reads).
 const S3_READ_BYTES: usize = 1 << 20;
 
-/// What the read buffers of all S3 connections may take together.
+/// Most bytes of the read buffers of all S3 connections together.
 const S3_READ_BYTES_TOTAL: usize = 128 << 20;
 
 /// Requests of a metrics scraper are small.
@@ -97,7 +99,7 @@ fn lines(findings: &[Finding]) -> String {
     lines.join("\n")
 }
 
-/// Where everything is, once it serves.
+/// The addresses of a running server.
 #[derive(Clone, Debug)]
 pub struct Endpoints {
     /// The S3 door on each of its addresses, `http://127.0.0.1:9000`.
@@ -147,10 +149,10 @@ pub struct Running<E: ServedStore> {
     _lock: StateLock,
 }
 
-/// Starts a server. `config` is as loaded; who loaded it logs what [`findings`] warns about.
+/// Starts a server. `config` is as loaded. The caller logs the warnings of [`findings`].
 ///
 /// # Errors
-/// What stands in the way; nothing runs then, and nothing was formatted that was not before.
+/// The reason why the server cannot start. Nothing runs then, and no disk was newly formatted.
 pub async fn start<O: OpenEngine>(
     config: Config,
     opener: &O,
@@ -159,7 +161,7 @@ pub async fn start<O: OpenEngine>(
     start_for(config, opener, env, Purpose::Serve).await
 }
 
-/// The same; a loss is accepted where `purpose` says so.
+/// The same; a loss is accepted if `purpose` says so.
 ///
 /// # Errors
 /// As [`start`].
@@ -274,7 +276,7 @@ pub async fn start_for<O: OpenEngine>(
     })
 }
 
-/// What is wrong with certificates, and with what the door of XRootD depends on.
+/// The problems of certificates, and of services that the XRootD door depends on.
 fn troubles(
     doors: [&Arc<ListenerContext>; 2],
     front: Option<Arc<dyn SocketFront>>,
@@ -322,7 +324,7 @@ fn open_tls(files: (&Option<PathBuf>, &Option<PathBuf>)) -> Result<Option<Arc<Tl
     Tls::open(certificate, key).map(Arc::new).map(Some)
 }
 
-/// Says it when the kernel allows fewer connections than the configuration.
+/// Logs a warning when the kernel allows fewer connections than the configuration.
 fn tell_few_descriptors(config: &Config) {
     let asked = [
         ("s3.connections_max", config.s3.connections_max),
@@ -371,7 +373,7 @@ fn unauthenticated_share(config: &Config) -> usize {
     usize::try_from(config.server.unauthenticated_share).unwrap_or(usize::MAX)
 }
 
-/// URLs that work on this machine: an address that means all of them becomes loopback.
+/// URLs that work on this machine: an unspecified address becomes loopback.
 fn urls(listeners: &[Listener], scheme: &str) -> Vec<String> {
     let url = |listener: &Listener| {
         let mut address = listener.address();
@@ -412,7 +414,7 @@ pub struct DemoCredentials {
 }
 
 impl<E: ServedStore> Running<E> {
-    /// Where everything is.
+    /// The addresses of the server.
     #[must_use]
     pub fn endpoints(&self) -> &Endpoints {
         &self.endpoints
@@ -424,7 +426,7 @@ impl<E: ServedStore> Running<E> {
         &self.engine
     }
 
-    /// Writes the ready file; it goes when the server stops.
+    /// Writes the ready file. It is removed when the server stops.
     ///
     /// # Errors
     /// It cannot be written.
@@ -466,8 +468,8 @@ impl<E: ServedStore> Running<E> {
             .clone()
     }
 
-    /// Takes a newly read configuration up, as far as that goes without a restart, and looks at
-    /// the certificates. One with mistakes changes nothing else.
+    /// Applies a newly read configuration as far as that is possible without a restart, and checks
+    /// the certificates. A configuration with mistakes changes nothing else.
     pub fn reload(&self, newer: Result<Config, ConfigError>, logging: &Logging) {
         for tls in [&self.s3, &self.xrootd]
             .into_iter()
@@ -507,7 +509,7 @@ impl<E: ServedStore> Running<E> {
         self.xrootd.limits.store(Arc::new(xrootd_limits(&config)));
     }
 
-    /// Finishes what runs, refuses what is new, and closes the store.
+    /// Finishes running requests, refuses new ones, and closes the store.
     pub async fn stop(self) {
         self.stage.store(STOPPING, Relaxed);
         drop(

@@ -1,14 +1,16 @@
-//! The Unix user of a client on this machine, as the kernel tells it.
+//! The Unix user of a client on this machine, as the kernel reports it.
 //!
-//! A client is the server's own user only if its end of the connection is established and belongs to an
-//! open socket of that user. A socket that its process has closed stays in the kernel for a while without
-//! an owner, and the kernel shows it as root's. Such a socket has no inode, so it counts as nobody's.
+//! A client is the server's own user only if its end of the connection is established and belongs
+//! to an open socket of that user. A socket that its process has closed stays in the kernel for a
+//! while without an owner, and the kernel shows it as root's. Such a socket has no inode, so it
+//! counts as nobody's.
 //!
-//! In a user namespace the kernel shows users that are not mapped as one number, the overflow uid. A server
-//! that runs under that number there cannot tell them from itself, so it has no local clients.
+//! In a user namespace the kernel shows all users that are not mapped as one number, the overflow
+//! uid. A server that runs under that number cannot distinguish them from itself, so it has no
+//! local clients.
 //!
-//! The server's own outgoing connections are never its user: a client can make the server connect to
-//! itself, for example with a third-party copy, and would else act as that user.
+//! The server's own outgoing connections are never its user. A client can make the server connect
+//! to itself, for example with a third-party copy, and would otherwise act as that user.
 
 mod netlink;
 mod table;
@@ -37,11 +39,11 @@ impl SocketEntry {
     }
 }
 
-/// Whether the client's end of a connection belongs to another process of the Unix user who runs
-/// this one, on this machine. `false` also if that cannot be found out.
+/// Whether the client's end of a connection belongs to another process of the Unix user of this
+/// one, on this machine. `false` also if that cannot be determined.
 ///
-/// Costs some microseconds for the kernel's answer, and one more for each open file of this process if the
-/// client is the same user.
+/// It costs some microseconds for the kernel's answer, and one more for each open file of this
+/// process if the client is the same user.
 pub(crate) async fn is_ours(client: SocketAddr, server: SocketAddr) -> bool {
     if !client.ip().to_canonical().is_loopback() {
         return false;
@@ -69,7 +71,7 @@ fn entry(client: SocketAddr, server: SocketAddr) -> Option<SocketEntry> {
     })
 }
 
-/// Whether a uid that the kernel shows stands for one user alone.
+/// Whether a uid from the kernel means exactly one user.
 fn is_one_user(uid: u32) -> bool {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let overflow = read("/proc/sys/kernel/overflowuid");
@@ -77,12 +79,12 @@ fn is_one_user(uid: u32) -> bool {
     uid != overflow || maps_every_user(&read("/proc/self/uid_map"))
 }
 
-/// Whether a map of uids (`/proc/self/uid_map`) has every user as itself, as outside of user namespaces.
+/// Whether a map of uids (`/proc/self/uid_map`) is the identity, as outside of user namespaces.
 fn maps_every_user(map: &str) -> bool {
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// Whether this process has a socket open; also if that cannot be found out.
+/// Whether this process has a socket open. `true` also if that cannot be determined.
 fn is_of_this_process(inode: u64) -> bool {
     let name = format!("socket:[{inode}]");
     let Ok(files) = std::fs::read_dir("/proc/self/fd") else {

@@ -1,5 +1,5 @@
-//! One socket, asked for by its two addresses (`sock_diag`): the kernel answers at once, however many
-//! sockets there are.
+//! A query for one socket by its two addresses (`sock_diag`). Its cost does not depend on the
+//! number of sockets.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

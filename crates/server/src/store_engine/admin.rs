@@ -1,4 +1,4 @@
-//! What administrators ask of a store.
+//! Admin requests of a store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -58,13 +58,13 @@ pub(super) struct StoreAdmin {
     audit: Arc<AuditLog>,
 }
 
-/// What an administrator reaches beside the engine.
+/// The parts beside the engine that admin requests use.
 pub(super) struct AdminDeps {
     pub(super) web_keys: WebKeys,
     pub(super) audit: Arc<AuditLog>,
     /// Third-party copies that are under way.
     pub(super) copies: Arc<AtomicU64>,
-    /// Where clients are served.
+    /// The doors for clients.
     pub(super) doors: Doors,
 }
 
@@ -106,7 +106,7 @@ impl StoreAdmin {
         }
     }
 
-    /// The main pool, and those beside it.
+    /// The main pool, and the further ones.
     async fn pools(&self) -> Result<PoolStatus> {
         let figures = self.changes.pools(&self.pool, &self.journal);
         let notes = self.notes(&figures);

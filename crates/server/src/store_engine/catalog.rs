@@ -35,7 +35,7 @@ const TARGET_DEADLINE: Duration = Duration::from_secs(120);
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(600);
 
-/// What nobody can know who did not keep the catalog.
+/// Facts that cannot be recovered without the catalog.
 const UNKNOWN: [&str; 8] = [
     "names given after the bytes were written: renamed objects are under the path they were written to, copies are not there",
     "what was deleted since: it is back where its bytes still are",
@@ -47,7 +47,7 @@ const UNKNOWN: [&str; 8] = [
     "small objects that were in the journal only and not sealed yet",
 ];
 
-/// What nobody can know of what was done since a backup was taken, or since what is there of a journal.
+/// Facts that cannot be recovered if they are newer than a backup, or than the available journal.
 const UNKNOWN_SINCE: [&str; 8] = [
     "names given since: renamed objects are under the path they were written to, copies are not there",
     "what was deleted since: it is named again, and can be read where its bytes still are",
@@ -311,7 +311,7 @@ fn spelled(config: &Config, error: dewar_types::Error) -> BoxError {
     dewar_types::Error::with_source(error.kind(), message, error).into()
 }
 
-/// What came of a rebuild, or will of one that begins.
+/// The result of a rebuild, or the state at its beginning.
 pub(super) fn rebuilt_info(report: &RebuildReport, dry_run: bool) -> CatalogInfo {
     let mut info = diagnosed(&report.diagnosis);
     info.dry_run = dry_run;
@@ -325,7 +325,7 @@ pub(super) fn rebuilt_info(report: &RebuildReport, dry_run: bool) -> CatalogInfo
     info
 }
 
-/// What came of a restore, or will of one that begins.
+/// The result of a restore, or the state at its beginning.
 pub(super) fn restored_info(report: &RestoreReport, asked: &RebuildOptions) -> CatalogInfo {
     let mut info = diagnosed(&report.diagnosis);
     info.placed = asked.places;
@@ -369,7 +369,7 @@ pub(super) fn restored_info(report: &RestoreReport, asked: &RebuildOptions) -> C
     info
 }
 
-/// What became of the catalog, in a few words.
+/// The result for the catalog, in a few words.
 pub(super) fn summary(info: &CatalogInfo) -> String {
     let mut words = format!("the catalog is made of: {}", info.made_of);
     if let Some(upto) = info.upto {
@@ -441,7 +441,7 @@ fn diagnosed(diagnosis: &Diagnosis) -> CatalogInfo {
     }
 }
 
-/// Says what is not known of contents that share a path, when all of them are counted.
+/// Adds the unknown facts about contents that share a path, when all of them are counted.
 pub(super) fn add_kept(info: &mut CatalogInfo) {
     const WHICH: &str = "which of several contents of one path was current";
     info.unknown.retain(|line| !line.starts_with(WHICH));

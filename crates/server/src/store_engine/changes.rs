@@ -1,10 +1,11 @@
-//! Adding, replacing and removing disks by command, and how people name disks.
+//! Adding, replacing and removing disks by command, and the names that people use for disks.
 //!
-//! What makes a disk belong to the pool is [`Membership`]'s; here a folder is looked at, remembered
-//! (before it is formatted, so that the next start finds a disk that was just made) and named.
+//! [`Membership`] makes a disk a member of the pool. This module inspects the folder, remembers it
+//! and names it. The folder is remembered before it is formatted, so that the next start finds a
+//! disk that was just made.
 //!
 //! # Cancellation
-//! Each change is a task of its own: a client that goes away leaves none of them half done.
+//! Each change is a task of its own: a client that disconnects leaves no change half done.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,13 +33,13 @@ use crate::config::check::{Severity, findings};
 
 type Result<T> = std::result::Result<T, AdminError>;
 
-/// Digits of an id that name a disk at least; what is shorter is a number.
+/// Fewest digits of an id that name a disk. A shorter text is a number.
 pub(super) const ID_DIGITS_MIN: usize = 4;
 
 /// Digits of an id that are shown.
 const ID_DIGITS: usize = 8;
 
-/// What a removed disk has is counted again after so long.
+/// Time after which the content of a removed disk is counted again.
 const HELD_FRESH: Duration = Duration::from_secs(20);
 
 /// The parts that know about disks.
@@ -50,12 +51,12 @@ pub(super) struct DiskChanges {
     pub(super) folders: Arc<LiveFolders>,
     pub(super) configured: Arc<ConfiguredFolders>,
     pub(super) roster: Arc<PoolStateFile>,
-    /// What removed disks have, and when that was counted.
+    /// The content of removed disks, and the times of the counts.
     pub(super) held: Arc<Mutex<BTreeMap<DiskId, (RemainingFilesInfo, Instant)>>>,
 }
 
 impl DiskChanges {
-    /// Makes a folder a disk of the pool, in the place of another one if that is named.
+    /// Makes a folder a disk of the pool. If another disk is named, it is replaced.
     pub(super) async fn add(
         &self,
         folder: &str,
@@ -70,8 +71,8 @@ impl DiskChanges {
             .map_err(|error| self.spelled(error))
     }
 
-    /// The number of the pool that a new disk is to be of: the one that is named, else the one that the
-    /// configuration names the folder for. `None` leaves it to the disk that is replaced.
+    /// The number of the pool of a new disk: the named one, otherwise the one for which the
+    /// configuration names the folder. `None` means the pool of the replaced disk.
     fn pool_for(&self, folder: &Path, named: Option<&str>, replaces: bool) -> Result<Option<u16>> {
         if let Some(name) = named {
             let number = self.config.pool_number(name).ok_or_else(|| {
@@ -144,9 +145,9 @@ impl DiskChanges {
         configured.iter().any(|(known, _)| known == folder)
     }
 
-    /// Refuses to have a disk emptied while blobs may be on it that the catalog does not name: what is moved
-    /// or rebuilt is what it names. One that cannot be read is let go, since nothing can be read of it that
-    /// would be lost by that.
+    /// Refuses to empty a disk while it may have blobs that the catalog does not name, because only
+    /// named blobs are moved or rebuilt. An unreadable disk may be removed, because none of its
+    /// data could be read anyway.
     pub(super) async fn check_settled(&self, disk: Option<DiskId>) -> Result<()> {
         let is_gone = disk.is_some_and(|disk| self.membership.is_dead(disk));
         if is_gone || self.store.rebuilt().await?.is_none() {
@@ -159,7 +160,7 @@ impl DiskChanges {
         Err(AdminError::new(Failure::InUse, message))
     }
 
-    /// Refuses to have a further disk take the place of one that another one is taking already.
+    /// Refuses a second replacement for a disk that another one is replacing already.
     fn check_single(&self, old: DiskId, folder: &Path) -> Result<()> {
         if self.store.decision(old) != Some(Decision::Replace) {
             return Ok(());
@@ -191,7 +192,7 @@ impl DiskChanges {
         Err(AdminError::new(Failure::InUse, message))
     }
 
-    /// Refuses a disk that was removed as a new one, and says what is on it.
+    /// Refuses a removed disk as a new one, and reports its content.
     async fn offer_back(&self, folder: &Path, disk: &dyn Disk) -> Result<()> {
         let FolderProbe::Disk(identity) = inspect(disk).await? else {
             return Ok(());
@@ -207,7 +208,8 @@ impl DiskChanges {
         Err(AdminError::new(Failure::Invalid, message))
     }
 
-    /// Refuses folders that lie within others or hold what no disk should; warnings otherwise.
+    /// Refuses folders that are inside others or have content that a disk must not have. Returns
+    /// warnings otherwise.
     fn check_place(&self, folder: &Path) -> Result<Vec<String>> {
         if !folder.is_absolute() {
             let message = format!("{} is no path from the root", folder.display());
@@ -375,7 +377,7 @@ impl DiskChanges {
         })
     }
 
-    /// What a folder is called that is known by another path, as relative ones of the configuration are.
+    /// The name of a folder with more than one path, such as a relative one in the configuration.
     fn known_as(&self, folder: &Path) -> PathBuf {
         let mut known = None;
         let place = folder.canonicalize().ok();
@@ -417,7 +419,7 @@ impl DiskChanges {
         here
     }
 
-    /// Counts what removed disks that are there still have, where that was not done lately.
+    /// Counts the content of removed disks that are present, unless that was done recently.
     pub(super) async fn look_at_removed(&self) {
         let mut there = Vec::new();
         for id in self.membership.removed() {
@@ -443,20 +445,20 @@ impl DiskChanges {
         }
     }
 
-    /// What a removed disk has.
+    /// The content of a removed disk.
     async fn holds(&self, id: DiskId, disk: &dyn Disk) -> Result<RemainingFilesInfo> {
         let unsettled = self.store.rebuilt().await?.is_some();
         let found = self.store.holdings(id, disk).await?;
         Ok(held_info(found, unsettled))
     }
 
-    /// What a removed disk had when that was counted last.
+    /// The content of a removed disk at the last count.
     pub(super) fn held(&self, id: DiskId) -> Option<RemainingFilesInfo> {
         self.held.lock().get(&id).map(|(held, _)| *held)
     }
 
-    /// Each folder and how its disk is, but for those whose disks were removed and are gone, and those
-    /// whose disks are in another folder now.
+    /// Each folder and the state of its disk, except for absent disks that were removed, and for
+    /// folders whose disks are in another folder now.
     pub(super) fn states(&self) -> Vec<(String, &'static str)> {
         let removed = self.membership.removed();
         let mut states = self.folders.states();
@@ -469,8 +471,8 @@ impl DiskChanges {
         states
     }
 
-    /// Disks of the pool that are missing, and whose folder nobody knows: those that the roster has no folder
-    /// of, where they are more than the folders whose disk is not known.
+    /// Missing disks of the pool with unknown folders. These are the disks without a folder in the
+    /// roster, if they outnumber the folders without a known disk.
     pub(super) fn nowhere(&self) -> Vec<DiskId> {
         let mut missing = self.membership.unfound();
         missing.retain(|id| self.roster.folder_of(*id).is_none());
@@ -483,14 +485,14 @@ impl DiskChanges {
         missing
     }
 
-    /// What a disk is called whose folder nobody knows.
+    /// The name of a disk whose folder is not known.
     pub(super) fn nowhere_name(id: DiskId) -> String {
         let id = id.to_string();
         let short = id.get(..ID_DIGITS).unwrap_or(&id);
         format!("{short}, in no known folder")
     }
 
-    /// The same with what was decided about the disks.
+    /// The same, with the decisions about the disks.
     pub(super) fn told_states(&self) -> Vec<(String, &'static str)> {
         let mut states = self.states();
         self.folders.each(|folder| {
@@ -508,7 +510,7 @@ impl DiskChanges {
         states
     }
 
-    /// The word for the state of a disk, with what was decided about it.
+    /// The word for the state of a disk, with the decision about it.
     pub(super) fn decided(
         &self,
         folder: &Folder,
@@ -544,7 +546,7 @@ impl DiskChanges {
         Ok(self.roster.note_pools(&pools)?)
     }
 
-    /// The disk that a folder, a number, an id or the beginning of one means.
+    /// The disk with this folder, number, id or beginning of an id.
     pub(super) async fn find(&self, named: &str) -> Result<DiskId> {
         let wanted = match named.trim_end_matches('/') {
             "" => named,
@@ -587,7 +589,7 @@ impl DiskChanges {
     }
 }
 
-/// What would be gained by taking a removed disk back; nothing to say when nothing is on it.
+/// The gain from taking a removed disk back; empty when nothing is on it.
 pub(super) fn held_text(held: &RemainingFilesInfo) -> String {
     match held.lacking {
         0 if held.unsettled => format!(

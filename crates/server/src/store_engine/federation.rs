@@ -1,4 +1,4 @@
-//! What administrators ask about issuers of tokens, roles and sessions.
+//! Admin requests about issuers of tokens, roles and sessions.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! The one time that a pool is made.
+//! The creation of a pool, which happens only once.
 //!
-//! The state folder remembers it ([`super::pool_state_file`]): which deployment, whether formatting has
-//! ended, and under which master key. While formatting has not ended there can be no data, so a
-//! crash in the middle is followed by doing it again. Once it has ended, blank folders are missing
-//! disks for ever: an unmounted mount point swallows nothing.
+//! The state folder records it ([`super::pool_state_file`]): the deployment, whether formatting has ended,
+//! and the id of the master key. While formatting has not ended there can be no data, so after a
+//! crash in the middle it is repeated. Once it has ended, blank folders always count as missing
+//! disks. So an unmounted mount point never receives data.
 
 use dewar_auth::{MasterKeyId, MasterKeys};
 use dewar_data::pool::DewarId;
@@ -16,7 +16,7 @@ use super::space;
 use crate::config::Config;
 use crate::engine::Purpose;
 
-/// What the disks and the state folder say together.
+/// The state of the pool, by its disks and the state folder.
 pub(super) enum FormatState {
     /// Nothing was ever here.
     Fresh,
@@ -31,7 +31,7 @@ pub(super) struct FormattedPool {
     pub(super) dewar: DewarId,
 }
 
-/// Finds out whether there is a pool.
+/// Determines whether there is a pool.
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`] when there is none and none may be made.

@@ -1,4 +1,4 @@
-//! What administrators ask about policies and groups.
+//! Admin requests about policies and groups.
 
 use dewar_auth::{Action, Caller, Origin};
 use dewar_store::api::BucketRef;

@@ -1,8 +1,8 @@
-//! The master key file while the store is open: rotated, retired, exported.
+//! The master key file while the store is open: rotating, retiring and exporting keys.
 //!
-//! The file on the disk always holds every key that something is wrapped under: a new key is in it
-//! before it wraps anything, an old one leaves it when nothing is found under it any more. So there is
-//! no moment at which a crash would cost anything.
+//! The file on the disk always has every key that is in use. A new key is in it before it encrypts
+//! anything. An old key is removed when no record under it is found any more. So a crash at any
+//! moment loses nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +29,8 @@ pub(super) struct KeyFile {
     env: Env,
     store: Store,
     path: std::path::PathBuf,
-    /// What was wrapped under a key and not committed yet when it was replaced has been by then, or
-    /// never will be.
+    /// Time after a replacement when no write with the old key can be in progress: such writes have
+    /// been committed or given up by then.
     settle_time: Duration,
     roster: Arc<PoolStateFile>,
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -115,7 +115,7 @@ impl KeyFile {
         Ok(())
     }
 
-    /// Writes the file, then uses what is in it.
+    /// Writes the file, then uses its keys.
     fn replace(&self, next: &dewar_auth::MasterKeys) -> Result<()> {
         let keys = self.store.master_keys();
         master_key::replace(&self.path, keys, next)

@@ -1,7 +1,7 @@
-//! Figures of the store, read when they are asked for.
+//! Metrics of the store, read at each scrape.
 //!
-//! The ledger is counted from all records, so it is not counted for every scrape: a scrape that
-//! finds it older than [`LEDGER_EVERY`] has it counted in the background and shows the old one.
+//! The ledger is computed from all records, so it is not computed for every scrape. A scrape with a
+//! ledger older than [`LEDGER_EVERY`] shows the old one and starts a computation in the background.
 
 use std::fmt::{Error, Result};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::pools::PoolFigures;
 use crate::audit::AuditLog;
 use crate::metrics::Metrics;
 
-/// How old the ledger of a scrape may be before it is counted anew.
+/// Longest age of the ledger at a scrape before it is computed again.
 const LEDGER_EVERY: Duration = Duration::from_secs(60);
 
 /// Shows the figures of these parts.
@@ -92,7 +92,7 @@ impl MetricsWriter<'_> {
         ConstCounter::new(value).encode(metric)
     }
 
-    /// A gauge for each of `values`, told apart by the labels in front.
+    /// A gauge for each of `values`, distinguished by labels.
     fn gauges<const N: usize>(
         &mut self,
         name: &str,

@@ -1,9 +1,10 @@
-//! The engine that this process serves: disks, journal, catalog, blobs and the store on them.
+//! The engine of this process: disks, journal, catalog, blobs and the store on them.
 //!
-//! Here is what is about configuration files, administrators and the door; how disks become a store
-//! is [`dewar_store::engine`]. The disks that are there are looked at first; nothing is written
-//! before all of them are known to be ours. A pool is formatted only on the very first start: every
-//! configured folder is there and blank, and the state folder has no record of a pool ([`format_pool`]).
+//! This module handles configuration files, administrators and the fronts. [`dewar_store::engine`]
+//! makes a store from disks. All present disks are inspected first, and nothing is written before
+//! all of them are known to belong to this deployment. A pool is formatted only at the very first
+//! start: every configured folder exists and is blank, and the state folder has no record of a pool
+//! ([`format_pool`]).
 
 mod admin;
 mod catalog;
@@ -121,7 +122,7 @@ fn limit_accounts(store: &Store, config: &crate::config::Accounts) {
     store.tree().set_cached_bytes_max(remembered);
 }
 
-/// What everything else stands on.
+/// The parts that the other parts depend on.
 struct OpenContext {
     folders: Folders,
     dewar: DewarId,
@@ -130,7 +131,7 @@ struct OpenContext {
 }
 
 impl OpenStore {
-    /// Looks at the disks, makes the pool if this is its very first start, finds the master key.
+    /// Inspects the disks, creates the pool at its very first start, and reads the master key.
     async fn ground(&self, config: &Config, purpose: Purpose) -> Result<OpenContext, BoxError> {
         let env = &self.env;
         let mut folders = disks::probe(config).await;
@@ -342,8 +343,8 @@ impl OpenEngine for OpenStore {
 }
 
 impl OpenStore {
-    /// Tells the audit log what became of the catalog. The catalog is what it is by then: a log that
-    /// cannot be written is told of and changes nothing.
+    /// Records the change of the catalog in the audit log. The catalog has changed already. If the
+    /// log cannot be written, that is reported and changes nothing.
     fn told(
         &self,
         config: &Config,
@@ -371,7 +372,7 @@ impl OpenStore {
     }
 }
 
-/// What was consented to.
+/// The options that were consented to.
 fn flags(wish: &RebuildRequest) -> String {
     let flags = [
         (wish.accept_loss, "--accept-loss"),
@@ -419,7 +420,7 @@ fn audit_config(config: &Config) -> AuditConfig {
     }
 }
 
-/// Says what can be done, to those whose pool does not open, and names disks by their folders.
+/// Adds advice to the error of a pool that does not open, and names disks by their folders.
 fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
     let mut at = std::error::Error::source(&error);
     let mut short = false;

@@ -1,11 +1,11 @@
-//! What the state folder remembers of the pool: the file `pool.json`.
+//! The file `pool.json` in the state folder, which remembers facts about the pool.
 //!
-//! Which deployment it is, whether formatting has ended, under which master key, and which disk was in
-//! which folder. The folders of the configuration are what a pool begins with; those that were added by
-//! command are remembered here, so that the next start looks into them too. It is a memory of where to
-//! look and of the numbers that people call disks by, never of who belongs to the pool: that is said by
-//! the disks themselves and by the journal. So nothing is lost with it but the added folders, which the
-//! configuration can name.
+//! It contains the deployment's id, whether formatting has ended, the id of the master key, and the
+//! folder of each disk. A pool starts with the folders of the configuration. Folders added by
+//! command are recorded here, so that the next start looks into them too. The file is only a memory
+//! of folders and of the numbers that people use for disks. It does not decide which disks belong
+//! to the pool: the disks themselves and the journal do. So if the file is lost, only the added
+//! folders are lost, and the configuration can name them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub(super) struct PoolState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DiskEntry {
-    /// What people call it by; never given twice.
+    /// The number that people use for the disk; never reused.
     number: u32,
     /// Its id, in 32 hexadecimal digits; `None` as long as it was not seen.
     id: Option<String>,
@@ -72,11 +72,10 @@ pub(super) fn path(config: &Config) -> PathBuf {
     config.server.state_dir.join(FILE)
 }
 
-/// Reads the file.
+/// Reads the file; `None` when it does not exist.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] when it cannot be understood, [`ErrorKind::Unavailable`] when it cannot be
-/// read; `None` when there is none.
+/// [`ErrorKind::Corrupt`] when it is malformed, [`ErrorKind::Unavailable`] when it cannot be read.
 pub(super) fn read(path: &Path) -> Result<Option<PoolState>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -120,7 +119,7 @@ pub(crate) fn with_added(config: &Config) -> Config {
     config
 }
 
-/// Whether two paths lead to one folder. One that is away is told by its name.
+/// Whether two paths lead to the same folder. An absent folder is compared by name.
 fn same(a: &Path, b: &Path) -> bool {
     let place = |path: &Path| {
         let named = || std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -135,7 +134,8 @@ pub(crate) fn knows_pool(config: &Config) -> bool {
     matches!(read(&path(config)), Ok(Some(file)) if file.formatted)
 }
 
-/// The folders, and the disks that were in others, as far as they are known while the store does not open.
+/// The folders, and disks with other last folders, as far as they are known while the store does
+/// not open.
 pub(super) fn known_disks(config: &Config, folders: &Folders) -> Vec<DiskInfo> {
     // A file that cannot be read is told of by what does not open.
     let remembered = read(&path(config)).ok().flatten();
@@ -167,12 +167,12 @@ pub(super) fn known_disks(config: &Config, folders: &Folders) -> Vec<DiskInfo> {
 pub(super) struct PoolStateFile {
     path: PathBuf,
     file: Mutex<PoolState>,
-    /// Folders that nobody waits for any more: their disks are in others, or they were forgotten.
+    /// Folders that are not expected any more: their disks are in others, or they were forgotten.
     left: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl PoolStateFile {
-    /// Reads what is remembered of a pool that exists.
+    /// Reads the record of an existing pool.
     ///
     /// # Errors
     /// As [`read`]; [`ErrorKind::NotFound`] without the file.
@@ -187,10 +187,10 @@ impl PoolStateFile {
         Ok(Self { path, file, left })
     }
 
-    /// Notes the master key that wraps from now on.
+    /// Records the current master key.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub(super) fn note_master_key(&self, id: MasterKeyId) -> Result<()> {
         let mut file = self.file.lock();
         let id = id.to_string();
@@ -232,10 +232,10 @@ impl PoolStateFile {
         })
     }
 
-    /// Remembers of which pools disks are.
+    /// Records the pools of disks.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub(super) fn note_pools(&self, pools: &BTreeMap<DiskId, u16>) -> Result<()> {
         self.change(|disks| {
             for disk in disks {
@@ -253,10 +253,10 @@ impl PoolStateFile {
         Some(disk.pool)
     }
 
-    /// Forgets a folder in which no disk was ever seen; whether it was remembered.
+    /// Forgets a folder in which no disk was ever seen. Returns whether it was recorded.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub(super) fn forget(&self, folder: &Path) -> Result<bool> {
         let forgotten = self.change(|disks| {
             let before = disks.len();
@@ -269,15 +269,15 @@ impl PoolStateFile {
         Ok(forgotten)
     }
 
-    /// Whether nobody waits for a disk in a folder any more.
+    /// Whether no disk is expected in a folder any more.
     pub(super) fn is_left(&self, folder: &Path) -> bool {
         self.left.lock().contains(folder)
     }
 
-    /// Notes which disk is in which folder, in the order of the folders, and which were removed.
+    /// Records the disk in each folder, in the order of the folders, and the removed disks.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub(super) fn note(
         &self,
         folders: &[(PathBuf, Option<DiskId>)],
@@ -318,7 +318,7 @@ impl PoolStateFile {
         disks.find(|disk| disk.number == number)?.id()
     }
 
-    /// The disk that was in a folder last: one that was not removed, if there is one.
+    /// The last disk of a folder: one that was not removed, if there is one.
     pub(super) fn at(&self, folder: &Path) -> Option<DiskId> {
         let file = self.file.lock();
         let here = file.disks.iter().rev().filter(|disk| disk.folder == folder);
@@ -328,15 +328,15 @@ impl PoolStateFile {
         others.first().or(removed.first())?.id()
     }
 
-    /// A message for people, with disks named by where they are or were: an id alone tells nobody
-    /// which disk to pull.
+    /// A message for people, with disks named by their present or last folders. An id alone does
+    /// not tell which disk to pull.
     pub(super) fn spell(&self, message: &str) -> String {
         let file = self.file.lock();
         spell(&file.disks, message)
     }
 
-    /// Where a disk was last; `None` when another one, which was not removed, is there now: what is said
-    /// about the folder would be done to that.
+    /// The last folder of a disk; `None` if another disk that was not removed is there now, because
+    /// an action on the folder would affect that disk.
     pub(super) fn folder_of(&self, id: DiskId) -> Option<PathBuf> {
         let file = self.file.lock();
         let disk = file.disks.iter().find(|disk| disk.id() == Some(id))?;
@@ -347,7 +347,7 @@ impl PoolStateFile {
     }
 }
 
-/// The same with what a configuration's state folder remembers, for messages about a pool that does
+/// The same with the record in a configuration's state folder, for messages about a pool that does
 /// not open.
 pub(super) fn spelled(config: &Config, message: &str) -> String {
     match read(&path(config)) {

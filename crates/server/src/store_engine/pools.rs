@@ -18,13 +18,14 @@ pub(super) struct PoolFigures {
     pub(super) now: Result<Layout>,
     /// Whether a new object would be taken, by the catalog too.
     pub(super) writable: bool,
-    /// Its disks that may still be lost of what was written on all of them; negative: too many are away.
+    /// Disks that may still fail for data that was written to all of them; negative if too many are
+    /// absent.
     pub(super) margin: i64,
     /// Its disks that can be written.
     pub(super) live: usize,
-    /// What its disks have, parity included; folders on one device count its room each.
+    /// Bytes of its disks, parity included. Folders on one device each count the whole device.
     pub(super) total_bytes: u64,
-    /// What of it is free.
+    /// Free bytes of these.
     pub(super) available_bytes: u64,
 }
 
@@ -61,8 +62,9 @@ impl DiskChanges {
         pools.collect()
     }
 
-    /// How many disks of each pool cannot be used fully now; one that was removed is none of them. One that was not found since the start is of the
-    /// pool that it was of when it was seen last, the main one if nobody remembers.
+    /// The number of disks of each pool that cannot be used fully now; removed disks are not
+    /// counted. A disk that was not found since the start counts in its last known pool, or in the
+    /// main one.
     pub(super) fn absent_disks(&self, pool: &Pool, journal: &Journal) -> BTreeMap<u16, i64> {
         let mut away = BTreeMap::new();
         for id in journal.status().members {

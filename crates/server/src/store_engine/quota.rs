@@ -1,4 +1,4 @@
-//! What administrators ask about quotas.
+//! Admin requests about quotas.
 
 use dewar_store::Store;
 use dewar_store::api::BucketRef;
@@ -55,7 +55,7 @@ fn info(report: QuotaReport) -> QuotaInfo {
     }
 }
 
-/// What a target's words mean.
+/// Parses the name of a target.
 pub(super) fn parse(text: &str) -> Result<QuotaTarget, AdminError> {
     let wrong = |why: String| AdminError::new(Failure::Invalid, format!("{text:?}: {why}"));
     if let Some(name) = text.strip_prefix("user:") {

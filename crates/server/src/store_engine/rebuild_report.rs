@@ -1,14 +1,17 @@
-//! An attempt to rebuild or restore the catalog: what it found, and what is remembered of it.
+//! An attempt to rebuild or restore the catalog: its findings, and the record of them for a
+//! repetition.
 //!
-//! Whoever was interrupted types the same command again and wants to hear of all that came of it. What
-//! the first attempt found lost, or saw of a catalog that is another by now, no later one can find. So
-//! before anything is changed `catalog-work.json` in the state folder says what was there, and every finding is
-//! in the report before the change that it tells of. Both stay when the command has ended: it may have been
-//! killed before anybody read what it said. The memory goes when a server starts, which goes on from what
-//! there is then. A report that is whole is kept when the next one begins.
+//! After an interruption, the administrator types the same command again and expects a report of
+//! everything. A later attempt cannot find again the losses that the first one found, because the
+//! catalog has changed. So `catalog-work.json` in the state folder records the situation before
+//! anything is changed, and every finding is in the report before the change that it describes.
+//! Both files stay when the command has ended, because it may have been killed before anybody read
+//! its output. A server that starts removes `catalog-work.json`, because it changes the catalog. A
+//! complete report is kept when the next attempt begins.
 //!
-//! An attempt that goes on with another one counts what is in the report and what it finds itself; what it
-//! does once more, since the other was killed before that was done, it tells no more.
+//! An attempt that continues another one counts the findings in the report and its own. If the
+//! earlier attempt was killed before a change was done, the change is done again, but reported only
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -32,13 +35,13 @@ use crate::config::Config;
 use crate::listener::BoxError;
 use crate::ready::replace_private_file;
 
-/// What is under way, in the state folder.
+/// The file in the state folder about the current attempt.
 const WORK_FILE: &str = "catalog-work.json";
 
 /// The report, in the state folder, unless another file is named.
 const REPORT: &str = "catalog-report";
 
-/// Which command it is.
+/// The command of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RebuildCommand {
@@ -51,7 +54,7 @@ pub(super) enum RebuildCommand {
 struct BackgroundWork {
     command: RebuildCommand,
     report: PathBuf,
-    /// What was there when it began; at the end, what came of it.
+    /// The state of the catalog when the attempt began; at the end, the result.
     info: CatalogInfo,
     /// Only settling it was left.
     ended: bool,
@@ -60,13 +63,13 @@ struct BackgroundWork {
     at: String,
 }
 
-/// What is wanted of an attempt.
+/// The options of an attempt.
 pub(super) struct RebuildOptions {
     /// Nothing is changed.
     pub(super) dry_run: bool,
-    /// What the catalog does not know is put back.
+    /// Whether objects that the catalog does not know are put back.
     pub(super) places: bool,
-    /// Where the report goes, if not into the state folder.
+    /// The path of the report, if it is not in the state folder.
     pub(super) report: Option<PathBuf>,
     /// The keys that this server has.
     pub(super) master: Arc<MasterKeys>,
@@ -79,9 +82,9 @@ pub(super) struct RebuildAttempt {
     asked: RebuildOptions,
     now: String,
     work: Option<BackgroundWork>,
-    /// The catalog was made by the attempt that is remembered, and that had ended.
+    /// Whether the recorded attempt, which had ended, made the catalog.
     again: bool,
-    /// Blobs were looked at which the catalog may lack.
+    /// Whether blobs were inspected that the catalog may lack.
     looked: bool,
     report: Option<Report>,
     failed: Option<std::io::Error>,
@@ -90,27 +93,28 @@ pub(super) struct RebuildAttempt {
 struct Report {
     path: PathBuf,
     file: File,
-    /// What attempts before this one told; none when this one is the first.
+    /// The reports of earlier attempts; `None` for the first attempt.
     earlier: Option<EarlierAttempts>,
 }
 
-/// What attempts before this one told, and what is done in all.
+/// The reports of earlier attempts, and the work of all attempts.
 #[derive(Default)]
 struct EarlierAttempts {
-    /// What the catalog is made of.
+    /// The source of the catalog.
     made_of: String,
-    /// What was done once and for all, in all attempts.
+    /// The final work of all attempts.
     done: BlobsInfo,
-    /// Hashes of the lines that say so. Two lines of one hash only make one of them be told no more.
+    /// Hashes of the lines about this work. If two lines have the same hash, the second is not
+    /// reported, without other effects.
     lines: BTreeSet<u64>,
     /// The line before.
     before: Value,
-    /// By blob, lines about what is lost in it; of no blob that was looked at since.
+    /// Lines about losses, by blob; without the blobs that this attempt has inspected.
     lost: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl RebuildAttempt {
-    /// Looks what is remembered of an attempt that did not end.
+    /// Opens the record of an unfinished attempt.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -142,7 +146,7 @@ impl RebuildAttempt {
         self.work.as_ref().is_some_and(|work| !work.ended)
     }
 
-    /// What came of the same command before, where it had done all there was to do.
+    /// The result of the same command before, if it had completed everything.
     pub(super) fn done_before(&self) -> Option<CatalogInfo> {
         // One that was killed at its very end has lost nothing, if it had nothing to lose.
         let is_done = |work: &&BackgroundWork| work.ended || work.info.made_of == "exact";
@@ -155,7 +159,7 @@ impl RebuildAttempt {
         })
     }
 
-    /// The report of whatever came before, if there is one.
+    /// The report of the last attempt, if there is one.
     pub(super) fn last_report(&self) -> Option<PathBuf> {
         let path = self.state.join(format!("{REPORT}.jsonl"));
         std::fs::metadata(&path)
@@ -163,11 +167,11 @@ impl RebuildAttempt {
             .then_some(path)
     }
 
-    /// What came of it in all, `now` being what came of this attempt, which went on with an earlier one
-    /// or not.
+    /// The result of all attempts. `now` is the result of this attempt, which may have continued an
+    /// earlier one.
     ///
     /// # Errors
-    /// The report is not whole.
+    /// The report is incomplete.
     pub(super) fn close(
         mut self,
         now: CatalogInfo,
@@ -232,7 +236,7 @@ impl RebuildAttempt {
         Ok(())
     }
 
-    /// The report, opened when it is first needed: after [`ProgressReporter::begins`] it is a new one.
+    /// The report, opened when it is first needed. After [`ProgressReporter::begins`] it is a new one.
     fn report_file(&mut self) -> Result<&mut Report> {
         if self.report.is_none() {
             let made_of = self.work.as_ref().map(|work| work.info.made_of.clone());
@@ -278,7 +282,7 @@ impl RebuildAttempt {
         Ok(())
     }
 
-    /// What came of an attempt by itself, or will of one that begins.
+    /// The result of one attempt, or the state at its beginning.
     pub(super) fn info(&self, made: RebuildOutcome<'_>) -> CatalogInfo {
         match made {
             RebuildOutcome::Rebuild(report) => rebuilt_info(report, self.asked.dry_run),
@@ -350,7 +354,7 @@ impl ProgressReporter for RebuildAttempt {
     }
 }
 
-/// What is remembered.
+/// The record of an attempt.
 fn remembered(path: &Path) -> std::result::Result<Option<BackgroundWork>, BoxError> {
     match std::fs::read(path) {
         // What cannot be understood counts as none: what is under way the catalog says, too.
@@ -369,8 +373,8 @@ fn forget(path: &Path) -> std::result::Result<(), BoxError> {
     }
 }
 
-/// Forgets an attempt that has ended: others go on from what it made. One that was cut short is gone on
-/// with, unless `all`.
+/// Removes the record of a finished attempt: later attempts start from its result. An unfinished
+/// attempt is kept so that it can be continued, unless `all` is set.
 ///
 /// # Errors
 /// The file cannot be read or removed.
@@ -388,7 +392,7 @@ fn cannot(doing: &str, path: &Path) -> impl Fn(std::io::Error) -> Error {
 }
 
 impl Report {
-    /// A new one; what is under its name is kept under another, unless it is to be replaced.
+    /// A new report. An existing file of this name is renamed, unless it is to be replaced.
     fn begin(path: PathBuf, now: &str, replace: bool) -> Result<Self> {
         if !replace && std::fs::metadata(&path).is_ok_and(|found| found.len() > 0) {
             let stamp: String = now.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -451,7 +455,7 @@ impl Report {
         })
     }
 
-    /// Writes a line, unless an earlier attempt wrote the same of what is done once and for all.
+    /// Writes a line, unless an earlier attempt wrote the same line about final work.
     fn write_line(&mut self, found: Value) -> std::io::Result<()> {
         let mut text = found.to_string();
         if self.earlier.as_mut().is_some_and(|e| !e.take(found)) {
@@ -462,7 +466,8 @@ impl Report {
         self.file.write_all(text.as_bytes())
     }
 
-    /// What earlier attempts said is lost in a blob is found again, or not lost.
+    /// Drops the earlier lines about losses in a blob. The inspection finds the losses again if
+    /// they still exist.
     fn looks_at(&mut self, blob: BlobId) -> std::io::Result<()> {
         let blob = blob.to_string();
         match &self.earlier {
@@ -473,7 +478,7 @@ impl Report {
         }
     }
 
-    /// Adds to what this attempt counted what earlier ones did and found lost.
+    /// Adds the finished work and the losses of earlier attempts to the counts of this one.
     fn add_earlier(&self, blobs: &mut BlobsInfo, places: bool) {
         let Some(earlier) = &self.earlier else {
             return;
@@ -492,7 +497,7 @@ impl Report {
     }
 }
 
-/// How a line begins that tells of a content of which nobody says whose it is.
+/// The start of a line about content without a known name.
 const NAMELESS: &str = "\"found\":\"nameless\"";
 
 impl EarlierAttempts {
@@ -524,7 +529,7 @@ impl EarlierAttempts {
     }
 }
 
-/// Counts what is done once and for all.
+/// Counts final work.
 fn count_done(done: &mut BlobsInfo, made_of: &str, before: &Value, found: &Value) {
     let size = |found: &Value| found["size"].as_u64().unwrap_or(0);
     match found["found"].as_str().unwrap_or_default() {
@@ -557,7 +562,7 @@ fn count_done(done: &mut BlobsInfo, made_of: &str, before: &Value, found: &Value
     }
 }
 
-/// Whether a finding tells of something that is put back, where that is wanted.
+/// Whether a finding is about an object that is put back, if that is requested.
 fn is_placing(finding: &Finding) -> bool {
     matches!(
         finding,

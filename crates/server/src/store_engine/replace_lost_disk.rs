@@ -18,8 +18,9 @@ use crate::engine::Purpose;
 use crate::listener::BoxError;
 
 impl OpenStore {
-    /// Has the pool go on with a new disk in `folder` for the lost one that `old` names, if it does not
-    /// open without; otherwise does nothing. What else there is to do is as with any other disk then.
+    /// Lets the pool open with a new disk in `folder` for the lost disk `old`, if it does not open
+    /// otherwise. If it does, nothing is done. The remaining work is the same as for any other
+    /// disk.
     pub(super) async fn go_on_with(
         &self,
         config: &Config,
@@ -97,8 +98,8 @@ fn check_place(config: &Config, folder: &Path) -> Result<()> {
     }
 }
 
-/// The disk that is meant, among those that are away: by its number, its folder, its id or the first
-/// digits of it.
+/// The named disk among the absent ones: by its number, its folder, its id or the first digits of
+/// it.
 async fn lost(
     roster: &PoolStateFile,
     old: &str,

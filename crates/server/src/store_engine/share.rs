@@ -1,4 +1,4 @@
-//! What administrators ask about shares.
+//! Admin requests about shares.
 
 use dewar_auth::Caller;
 use dewar_env::Env;
@@ -13,9 +13,9 @@ use crate::admin::{AdminError, Failure, ShareInfo, ShareRequest};
 
 type Result<T> = std::result::Result<T, AdminError>;
 
-/// Where addresses lead.
+/// The target of share addresses.
 pub(super) struct ShareEndpoint<'a> {
-    /// Where the S3 door listens, while a server runs.
+    /// The address of the S3 server, while it runs.
     pub(super) endpoint: Option<&'a str>,
     pub(super) region: &'a str,
 }
@@ -33,7 +33,7 @@ fn info(env: &Env, share: dewar_store::ShareInfo, url: Option<String>) -> ShareI
     }
 }
 
-/// Answers; nothing for what has been done.
+/// Answers a request; `None` for a completed change.
 pub(super) async fn answer(
     store: &Store,
     env: &Env,

@@ -1,7 +1,7 @@
-//! Whether there is room for an empty pool, asked before one is made.
+//! The check for free space for an empty pool, before it is created.
 //!
-//! Later the journal says when a disk has no room for a further file. A pool that is made where it can
-//! hardly begin would only be a trap: it would take a few objects and then nothing, not even deletes.
+//! Later the journal reports a disk without space for a further file. A pool that is created with
+//! too little space would accept a few objects and then nothing, not even deletes.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,7 +11,7 @@ use dewar_types::{Error, ErrorKind, Result};
 
 use crate::config::Config;
 
-/// Files of the journal that a holder has at first: one in use and one made ahead.
+/// First journal files of a member: one in use and one made ahead.
 const FIRST_FILES: u64 = 2;
 
 /// Folders that share a file system.
@@ -24,8 +24,7 @@ struct Device {
 /// Refuses folders that are too small.
 ///
 /// # Errors
-/// [`ErrorKind::NoSpace`] with the folders, what is needed there and what is free; those of the
-/// disks.
+/// [`ErrorKind::NoSpace`] with the folders, the needed and the free space; those of the disks.
 pub(super) async fn check(config: &Config, engine: &EngineConfig, folders: &Folders) -> Result<()> {
     let mut devices: BTreeMap<u64, Device> = BTreeMap::new();
     for ((path, _), folder) in config.folders().iter().zip(&folders.all) {

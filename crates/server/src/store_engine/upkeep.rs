@@ -1,4 +1,4 @@
-//! What administrators ask of a store's upkeep: disks, scrub, ledger, fsck.
+//! Admin requests about upkeep: disks, scrub, ledger, fsck.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -63,7 +63,7 @@ const PAGE: usize = 5000;
 /// How long a disk that is in use may take to say who it is.
 const FLAW_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is told of one that takes longer.
+/// The message about a disk that takes longer.
 const HANGS: &str = "it has not answered for two seconds: the kernel's log may say why";
 
 impl UpkeepAdmin {
@@ -95,7 +95,7 @@ impl UpkeepAdmin {
         Ok(ledger_info(&counted))
     }
 
-    /// The folders and how their disks are; without those whose disks were removed and are gone.
+    /// The folders and the states of their disks, without absent disks that were removed.
     pub(super) async fn disk_states(&self) -> Vec<DiskStatus> {
         self.changes.look_at_removed().await;
         let numbers = self.changes.roster.numbers();
@@ -172,8 +172,8 @@ impl UpkeepAdmin {
         states
     }
 
-    /// What is wrong with folders whose disks are in use nevertheless, and would be told at the next
-    /// start or by the first who needs it.
+    /// Problems of folders whose disks are in use nevertheless. Without this check they would
+    /// appear only at the next start or at the first access.
     async fn flaws(&self) -> BTreeMap<String, String> {
         // Each by itself, since any may hang.
         let mut looks = JoinSet::new();
@@ -194,7 +194,7 @@ impl UpkeepAdmin {
         looks.join_all().await.into_iter().flatten().collect()
     }
 
-    /// The same with what is left on disks that are being emptied.
+    /// The same, with the data left on disks that are being emptied.
     pub(super) async fn disk_progress(&self) -> Result<Vec<DiskStatus>> {
         let mut states = self.disk_states().await;
         let emptied = |disk: &DiskStatus| matches!(&*disk.state, "draining" | "replacing");
@@ -375,8 +375,8 @@ impl UpkeepAdmin {
         })
     }
 
-    /// Whether what is on a disk can be moved as it is; if not, and that was agreed to, the layout that
-    /// it is written anew in.
+    /// Checks whether the data on a disk can be moved in its layout. If not, and that was agreed
+    /// to, returns the layout in which it is rewritten.
     async fn check_drain(&self, disk: DiskId, path: &str, agreed: bool) -> Result<Option<String>> {
         let refuse = |message| Err(AdminError::new(Failure::InUse, message));
         let pool = self.store.pool_of_disk(disk).await?;
@@ -485,7 +485,7 @@ impl UpkeepAdmin {
         Ok(())
     }
 
-    /// A page of the objects at risk that the last check did not name at once.
+    /// A page of the objects at risk that the last check did not list at first.
     pub(super) async fn fsck_more(&self, page: u64) -> Result<AtRiskInfo> {
         let rest = self.fsck.lock().as_ref().map(|c| Arc::clone(&c.rest));
         let rest = rest.unwrap_or_default();
@@ -574,11 +574,11 @@ fn disk_state(line: &DiskLine) -> &'static str {
     }
 }
 
-/// What is the matter with a disk whose folder of shards was lost.
+/// The problem of a disk whose folder of shards was lost.
 const HOLLOW: &str = "somebody removed or replaced its folder `blobs`: what it held is looked for, and \
                       what is gone is written again (find out who it was)";
 
-/// What is the matter with a disk that was put back as it was.
+/// The problem of a disk that was replaced by an old copy of itself.
 const IN_DOUBT: &str = "it is an old copy of itself, or its file `blobs/token` is damaged: what is on it \
                         counts again as it is read, and what is gone is written again";
 
@@ -639,7 +639,8 @@ fn read_identity(file: std::fs::File) -> std::result::Result<Identity, String> {
     Identity::parse(&bytes).map_err(|error| error.to_string())
 }
 
-/// Why this process may not use a folder or a file in it, and the command on `folder` that helps.
+/// The reason why this process may not use a folder or a file in it, and the command on `folder`
+/// that helps.
 fn without_right(path: &Path, folder: &Path) -> String {
     match whose(path, folder) {
         Some(why) => format!("{NO_RIGHT}{why}"),
@@ -649,8 +650,8 @@ fn without_right(path: &Path, folder: &Path) -> String {
     }
 }
 
-/// What of a path's owner and mode keeps this process from it, and the command on `folder` that gives
-/// the right back; none when these let it.
+/// The owner or mode of a path that denies access to this process, and the command on `folder` that
+/// gives access again; `None` when these allow access.
 fn whose(path: &Path, folder: &Path) -> Option<String> {
     let user = rustix::process::geteuid().as_raw();
     let shown = folder.display();
@@ -669,7 +670,7 @@ fn whose(path: &Path, folder: &Path) -> Option<String> {
         .then(|| format!("its mode {mode:o} forbids it: `chmod -R u+rwX {shown}`"))
 }
 
-/// What is wrong with a disk that is in use in `folder`.
+/// The problem of a disk that is in use in `folder`.
 async fn flaw(folder: &str, id: DiskId, disk: &dyn Disk) -> Option<String> {
     let identity = match inspect(disk).await {
         Ok(FolderProbe::Disk(identity)) if identity.disk == id => None,
@@ -687,7 +688,8 @@ async fn flaw(folder: &str, id: DiskId, disk: &dyn Disk) -> Option<String> {
     without_right_in(folder)
 }
 
-/// Why this process may not use what is in a disk's folder, and the command that helps.
+/// The reason why this process may not use the files in a disk's folder, and the command that
+/// helps.
 fn without_right_in(folder: &str) -> Option<String> {
     let folder = Path::new(folder);
     DATA.into_iter().find_map(|name| {
@@ -700,7 +702,7 @@ fn without_right_in(folder: &str) -> Option<String> {
     })
 }
 
-/// What keeps this process from writing to a folder.
+/// The reason why this process cannot write to a folder.
 pub(super) fn why_read_only(folder: &Path) -> String {
     let read_only = rustix::fs::statvfs(folder)
         .is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));

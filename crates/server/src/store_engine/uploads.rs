@@ -1,4 +1,4 @@
-//! What `status` says of uploads that are not completed yet.
+//! The part of `status` about uploads that are not completed yet.
 
 use dewar_store::Store;
 use dewar_types::{Result, Timestamp};
@@ -8,7 +8,7 @@ use crate::admin::{OpenUploads, UploadOwner};
 /// Most owners that are named.
 const OWNERS_MAX: usize = 10;
 
-/// Whose uploads are open, those first that hold most.
+/// The owners of open uploads, by bytes in descending order.
 pub(super) async fn open_uploads(store: &Store, now: Timestamp) -> Result<OpenUploads> {
     let all = store.upload_usage().await?;
     let mut open = OpenUploads {

@@ -35,7 +35,7 @@ struct XrootdFront {
 /// The door's name in metrics.
 const DOOR: &str = "xrootd";
 
-/// The door as it is configured. `copies` are third-party copies that are under way, which do not come from
+/// The XRootD front as configured. `copies` are running third-party copies. They do not come from
 /// `listeners` with a client's token.
 pub(super) fn front(
     store: Store,
@@ -161,14 +161,14 @@ struct Metered {
     running: Arc<AtomicU64>,
 }
 
-/// What is counted of one request.
+/// The counters of one request.
 #[derive(Default)]
 struct RequestCount {
     outcomes: [OnceLock<Counter>; STATUS.len()],
     seconds: OnceLock<Histogram>,
 }
 
-/// What outcomes are called, in the order of [`RequestOutcome`].
+/// The labels of outcomes, in the order of [`RequestOutcome`].
 const STATUS: [&str; 5] = ["ok", "error", "failed", "wait", "redirect"];
 
 impl Metered {
@@ -266,7 +266,7 @@ impl Trust for System {
     }
 }
 
-/// Who clients are: users of Dewar's own by what is configured, and whom issuers vouch for.
+/// The users of clients: Dewar's own users by the configuration, and users that issuers vouch for.
 struct StoreCallers {
     store: Store,
     local_user: Option<String>,

@@ -1,4 +1,4 @@
-//! An administrator: decides about disks, has them scrubbed, and looks at what there is.
+//! An administrator: decides about disks, has them scrubbed, and reads status reports.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Clients: each draws one operation after the other, and says to the model what it asked for and
-//! what it was told.
+//! Clients: each draws one operation after the other, and reports its requests and answers to the
+//! model.
 
 mod admin;
 mod listing;

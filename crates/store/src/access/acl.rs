@@ -1,4 +1,4 @@
-//! Access control lists: what a client asks for, turned into what is kept, and the verbs.
+//! Access control lists: converting a client's list to the stored one, and the verbs.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::document::Document;
 use crate::info::shown_name;
 use crate::{Inner, Store};
 
-/// Who will own what a caller writes, and its list, if it is not the private one.
+/// The future owner of a caller's object, and the object's list, if it is not the private one.
 pub(crate) struct ObjectOwner {
     pub(crate) owner: UserId,
     pub(crate) acl: Option<Acl>,
@@ -26,7 +26,7 @@ impl ObjectOwner {
         self.acl.as_ref().map(|acl| acl.to_bytes().into())
     }
 
-    /// Who makes the change, for the catalog: the owner of what is made.
+    /// The actor of the change, for the catalog: the owner of the new object.
     pub(crate) fn actor<'a>(&self, principal: &'a str) -> Actor<'a> {
         Actor {
             user: self.owner,
@@ -46,11 +46,12 @@ fn blocked() -> Error {
 }
 
 impl Inner {
-    /// Who will own what the caller writes at `key` in the bucket, and the list that it gets.
+    /// The future owner of an object that the caller writes at `key` in the bucket, and the
+    /// object's list.
     ///
     /// # Errors
-    /// [`ErrorKind::AclsDisabled`], [`ErrorKind::Denied`] for a public one where that is blocked,
-    /// and what is wrong with the list.
+    /// [`ErrorKind::AclsDisabled`]; [`ErrorKind::Denied`] for a public list where the public access
+    /// block forbids it; errors in the list.
     pub(crate) async fn object_owner(
         &self,
         caller: &Caller,
@@ -96,7 +97,8 @@ impl Inner {
         })
     }
 
-    /// The list that a client asks for, on something of `owner`'s; `there` is the one that it replaces.
+    /// The list that a client sets on a bucket or object of `owner`. `there` is the list that it
+    /// replaces.
     pub(crate) async fn acl_wanted(
         &self,
         wish: &NewAcl,
@@ -188,11 +190,11 @@ impl Inner {
     }
 }
 
-/// What gives the bucket's owner everything, by its name.
+/// The canned list that gives the bucket's owner full control.
 const FULL: NewAcl = NewAcl::Canned(CannedAcl::BucketOwnerFullControl);
 
-/// Whether a list on something of the bucket owner's, who owns everything where lists are off, asks for
-/// no more than that: spelled out, as it is shown to readers, or called by the name for it.
+/// Whether a list has no effect on an object of the bucket's owner, who has full control anyway
+/// where lists are off. The list may be spelled out, as readers see it, or be the canned one.
 fn is_no_op_acl(wish: &NewAcl, acl: &Acl) -> bool {
     match wish {
         NewAcl::Canned(_) => *wish == FULL,
@@ -201,7 +203,7 @@ fn is_no_op_acl(wish: &NewAcl, acl: &Acl) -> bool {
 }
 
 impl Store {
-    /// What people call an account; `None` for nobody, and for a user that is gone.
+    /// The display name of an account; `None` for id 0, and for a user that was deleted.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -258,11 +260,11 @@ impl Store {
         inner.shown_acl(acl).await
     }
 
-    /// Sets the access control list of an object. Gives what clients call the version.
+    /// Sets the access control list of an object. Returns the version's name.
     ///
     /// # Errors
-    /// As [`Store::object_acl`], [`ErrorKind::Denied`] also for a public one where that is
-    /// blocked; [`ErrorKind::AclsDisabled`]; what is wrong with the list.
+    /// The errors of [`Store::object_acl`]. [`ErrorKind::Denied`] also for a public list where the
+    /// public access block forbids it; [`ErrorKind::AclsDisabled`]; errors in the list.
     pub async fn put_object_acl(
         &self,
         caller: &Caller,
@@ -315,8 +317,8 @@ impl Store {
     /// Sets the access control list of a bucket.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`], also for a public one where that is blocked;
-    /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::AclsDisabled`]; what is wrong with the list.
+    /// [`ErrorKind::Denied`], also for a public list where the public access block forbids it;
+    /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::AclsDisabled`]; errors in the list.
     pub async fn put_bucket_acl(
         &self,
         caller: &Caller,

@@ -1,4 +1,4 @@
-//! The documents of a bucket that decide who may. Each begins with a format number.
+//! The access settings of a bucket that are stored as documents. Each begins with a format number.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ const FORMAT: u8 = 1;
 pub(crate) struct PolicyDocument {
     pub(crate) text: String,
     pub(crate) policy: Arc<Policy>,
-    /// Whether the owner asked not to be able to change it against its own words.
+    /// Whether a statement that denies also binds the owner when it changes the policy.
     pub(crate) locks_owner_out: bool,
 }
 
 /// The list of a bucket.
 pub(crate) struct AclDocument(pub(crate) Arc<Acl>);
 
-/// Who owns what others write.
+/// The rule for the owner of objects that others write.
 pub(crate) struct OwnershipDocument(pub(crate) Ownership);
 
-/// What is kept from the public.
+/// The public access block.
 pub(crate) struct BlockDocument(pub(crate) PublicAccessBlock);
 
-/// Who pays for requests.
+/// The payer of requests.
 pub(crate) struct PaymentDocument {
     pub(crate) requester: bool,
 }

@@ -1,8 +1,8 @@
-//! What stands on buckets and objects that decides who may, and the verbs that change it.
+//! Access settings of buckets and objects: ACLs, policies, ownership, public access block.
 //!
-//! The decision itself is `dewar_auth`'s ([`dewar_auth::authorize`]); here is what it is told. A
-//! bucket's policy, list, ownership and block are documents that stand in the cache with the
-//! bucket, read and compiled once.
+//! The decision is made by [`dewar_auth::authorize`]. This module collects its input. A bucket's
+//! policy, list, ownership and block are documents that are cached with the bucket, read and
+//! compiled once.
 
 mod acl;
 mod documents;
@@ -21,7 +21,7 @@ pub(crate) use documents::{
 
 use crate::document::document_of;
 
-/// What stands on a bucket.
+/// The access settings of a bucket.
 pub(crate) fn access_of(bucket: &Bucket) -> Result<BucketAccess> {
     let policy = document_of::<PolicyDocument>(bucket)?;
     Ok(BucketAccess {
@@ -33,14 +33,15 @@ pub(crate) fn access_of(bucket: &Bucket) -> Result<BucketAccess> {
     })
 }
 
-/// Whether a policy that matters for the caller tells names in the bucket apart. Capabilities reach
-/// whole directories, so that both ends were asked for is enough.
+/// Whether a policy that applies to the caller distinguishes names in the bucket. Capabilities
+/// cover whole directories, so a check of both ends is enough for them.
 pub(crate) fn policies_tell_keys_apart(caller: &Caller, bucket: &Bucket) -> Result<bool> {
     let access = access_of(bucket)?;
     Ok(some_policy(caller, &access, Policy::tells_keys_apart))
 }
 
-/// Whether something is so of the bucket's policy, or of one that the caller has or is held to.
+/// Whether a test holds for the bucket's policy, or for one of the caller's own or restricting
+/// policies.
 pub(crate) fn some_policy(
     caller: &Caller,
     access: &BucketAccess,
@@ -59,7 +60,7 @@ pub(crate) fn some_policy(
         || own.any(|policy| is_so(&policy.policy))
 }
 
-/// Holds the caller to what it said about the bucket's owner and about who pays.
+/// Checks the caller's statements about the bucket's owner and about the payer.
 pub(crate) fn check_said(caller: &Caller, bucket: &Bucket, source: bool) -> Result<()> {
     let owner = bucket.record.attributes.owner;
     let Some(facts) = caller.facts() else {

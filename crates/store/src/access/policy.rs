@@ -1,4 +1,4 @@
-//! Verbs about policies, ownership, the public access block and who pays.
+//! Verbs about policies, ownership, the public access block and the payer of requests.
 
 use dewar_auth::{
     Action, BUCKET_POLICY_BYTES_MAX, Caller, Decision, Details, Ownership, Policy, PolicyError,
@@ -40,11 +40,11 @@ impl Store {
         }
     }
 
-    /// Sets the policy of a bucket. Unless `locks_owner_out`, the owner may change it again
-    /// whatever it denies.
+    /// Sets the policy of a bucket. Unless `locks_owner_out` is set, the owner may always change it
+    /// again, even if it denies that.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`], also for a public one where the block forbids that;
+    /// [`ErrorKind::Denied`], also for a public policy where the public access block forbids it;
     /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::MalformedPolicy`].
     pub async fn put_bucket_policy(
         &self,
@@ -92,7 +92,7 @@ impl Store {
         set
     }
 
-    /// Takes the policy of a bucket away. That there is none is no error.
+    /// Removes the policy of a bucket. A missing policy is no error.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
@@ -114,8 +114,8 @@ impl Store {
         Ok(access_of(&found)?.is_public())
     }
 
-    /// Whether somebody would be let do `action` to a bucket or to what a key leads to, and what
-    /// decides that. For administrators: it is not asked whether they may know.
+    /// Whether a caller may do `action` on a bucket or on the object of a key, and the reason. It
+    /// is for administrators: their right to know is not checked.
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchBucket`].
@@ -150,8 +150,8 @@ impl Store {
         Ok(dewar_auth::explain(who, action, resource, &details))
     }
 
-    /// Whether a caller may write an object, for a front that would refuse the request anyway: who may
-    /// not learns nothing else.
+    /// Checks whether a caller may write an object, for a front that would refuse the request for
+    /// another reason. A caller without the right learns only that.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
@@ -168,7 +168,7 @@ impl Store {
         Ok(())
     }
 
-    /// Who owns what others write; `None` when nobody has said.
+    /// The rule for the owner of objects that others write; `None` if it was never set.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
@@ -183,11 +183,11 @@ impl Store {
         Ok(found.map(|document| document.0))
     }
 
-    /// Says who owns what others write.
+    /// Sets the rule for the owner of objects that others write.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`]; [`ErrorKind::AclsGrant`] when lists
-    /// are to be switched off while the bucket's grants something to others.
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`]; [`ErrorKind::AclsGrant`] when lists are
+    /// to be switched off while the bucket's list grants something to others.
     pub async fn put_bucket_ownership(
         &self,
         caller: &Caller,
@@ -224,7 +224,7 @@ impl Store {
             .await
     }
 
-    /// Takes back what was said: writers own what they write.
+    /// Removes the rule: writers then own the objects that they write.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
@@ -233,7 +233,7 @@ impl Store {
             .await
     }
 
-    /// What is kept from the public; `None` when nobody has said.
+    /// The public access block; `None` if it was never set.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
@@ -248,7 +248,7 @@ impl Store {
         Ok(found.map(|document| document.0))
     }
 
-    /// Says what is kept from the public.
+    /// Sets the public access block.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
@@ -262,7 +262,7 @@ impl Store {
             .await
     }
 
-    /// Takes back what was said.
+    /// Removes the public access block.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
@@ -275,7 +275,7 @@ impl Store {
             .await
     }
 
-    /// Whether who asks pays for requests, not the bucket's owner.
+    /// Whether the requester pays for requests, and not the bucket's owner.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
@@ -286,7 +286,7 @@ impl Store {
         Ok(found.is_some_and(|document| document.requester))
     }
 
-    /// Says who pays for requests.
+    /// Sets the payer of requests.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].

@@ -1,11 +1,11 @@
-//! Who may: lists, ownership, policies.
+//! Access control: lists, ownership, policies.
 
 use dewar_auth::{Acl, CannedAcl, Ownership, Permission};
 use dewar_types::UserId;
 
 use crate::version_attributes::Tags;
 
-/// Who is granted something, as a client names it.
+/// A grantee, as a client names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GranteeName {
     /// An account by its canonical id.
@@ -16,18 +16,18 @@ pub enum GranteeName {
     Everyone,
     /// Everybody with a key.
     Authenticated,
-    /// What writes access logs.
+    /// The writer of access logs.
     LogDelivery,
 }
 
-/// An access control list as a client asks for it.
+/// An access control list in a client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewAcl {
     /// One of those that have names.
     Canned(CannedAcl),
-    /// These grants, and none to the owner beside.
+    /// These grants, without a further one for the owner.
     Grants(Vec<(GranteeName, Permission)>),
-    /// The same, with the canonical id of whom the client takes for the owner.
+    /// The same, with the canonical id of the owner that the client names.
     Document {
         /// The owner.
         owner: String,
@@ -36,14 +36,15 @@ pub enum NewAcl {
     },
 }
 
-/// What a new bucket shall be like.
+/// The options of a new bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BucketOptions {
     /// Its list, if not the private one.
     pub acl: Option<NewAcl>,
-    /// Who owns what others write, if not as the configuration says.
+    /// The rule for the owner of objects that others write; the configured default if `None`.
     pub ownership: Option<Ownership>,
-    /// Where the client says that it shall be, for policies: the door has seen that it is here.
+    /// The location that the client asks for, for policies. The front has checked that it is this
+    /// deployment.
     pub location: Option<String>,
     /// Its tags, which need the right to tag buckets.
     pub tags: Tags,
@@ -54,7 +55,7 @@ pub struct BucketOptions {
 pub struct AccountName {
     /// Its id.
     pub id: UserId,
-    /// What people call it; nothing for nobody, and for a user that is gone.
+    /// The display name; `None` for id 0, and for a user that was deleted.
     pub display_name: Option<String>,
 }
 
@@ -68,7 +69,7 @@ pub struct NamedAcl {
 }
 
 impl NamedAcl {
-    /// What people call an account of the list.
+    /// The display name of an account in the list.
     #[must_use]
     pub fn display_name(&self, id: UserId) -> Option<&str> {
         let found = self.accounts.iter().find(|account| account.id == id);

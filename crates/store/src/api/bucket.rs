@@ -5,7 +5,7 @@ use dewar_types::{BucketName, TenantName, Timestamp, UserId};
 /// A bucket as a request names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketRef {
-    /// Whose; `None` means the caller's own tenant.
+    /// The tenant; `None` means the caller's own one.
     pub tenant: Option<TenantName>,
     /// Its name.
     pub name: BucketName,
@@ -19,14 +19,14 @@ impl BucketRef {
     }
 }
 
-/// What there is to know about a bucket.
+/// Bucket metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketInfo {
     /// Its tenant.
     pub tenant: TenantName,
     /// Its name.
     pub name: BucketName,
-    /// Who owns it.
+    /// The owner.
     pub owner: UserId,
     /// When it was made.
     pub created: Timestamp,

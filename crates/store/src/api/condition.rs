@@ -4,18 +4,18 @@ use dewar_types::Timestamp;
 
 use super::ETag;
 
-/// What the client holds already, and asks for the rest of (`If-Range`, RFC 9110 section 13.1.5).
+/// The validator of the content that the client already has (`If-Range`, RFC 9110 section 13.1.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IfRange {
-    /// Content with this ETag, without quotes. What is no strong ETag matches none.
+    /// Content with this ETag, without quotes. A text that is no strong ETag matches none.
     Is(String),
     /// Content that was last modified at this second.
     ModifiedAt(Timestamp),
 }
 
 impl IfRange {
-    /// Whether content with this ETag and time is what the client holds. Only the same content is:
-    /// a range of another would be put behind bytes that it does not belong to.
+    /// Whether content with this ETag and time is the content that the client has. Only identical
+    /// content qualifies: a range of other content must not be appended to the client's bytes.
     #[must_use]
     pub fn holds(&self, etag: &str, modified: Timestamp) -> bool {
         match self {
@@ -25,8 +25,8 @@ impl IfRange {
     }
 }
 
-/// What must hold for a read to answer with content. Where both an ETag and a date are given, the
-/// ETag decides (RFC 9110 section 13.2.2). Dates compare in whole seconds.
+/// The condition for a read to answer with content. If both an ETag and a date are given, the ETag
+/// decides (RFC 9110 section 13.2.2). Dates are compared in whole seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadCondition {
     /// One of these; empty for no such condition.
@@ -37,18 +37,19 @@ pub struct ReadCondition {
     pub if_modified_since: Option<Timestamp>,
     /// Not changed after.
     pub if_unmodified_since: Option<Timestamp>,
-    /// Otherwise the range that is asked for does not count, and the whole is read.
+    /// The condition for the range. If it fails, the range is ignored, and the whole object is
+    /// read.
     pub if_range: Option<IfRange>,
 }
 
-/// What must hold for a write or delete to happen, checked in the transaction that does it.
+/// The condition for a write or delete, checked in the transaction that does it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteCondition {
     /// Nothing has the name (`If-None-Match: *`).
     pub if_absent: bool,
     /// The current version, if there is one, has another ETag.
     pub if_none_match: Option<ETag>,
-    /// The current version has this ETag; [`ETag::Any`] means that something has the name.
+    /// The current version has this ETag. [`ETag::Any`] means that the name exists.
     pub if_match: Option<ETag>,
     /// The current version was last modified at this second.
     pub if_modified_at: Option<Timestamp>,

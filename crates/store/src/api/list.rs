@@ -5,15 +5,15 @@ use dewar_types::{Timestamp, UserId, VersionName};
 
 use super::BucketRef;
 
-/// Which keys are wanted; they come in byte order of the whole key.
+/// A request for a page of keys, in byte order of the whole key.
 #[derive(Clone, Debug)]
 pub struct ListRequest {
     /// Of which bucket.
     pub bucket: BucketRef,
     /// Only keys that begin so.
     pub prefix: String,
-    /// Keys that share what stands before its first occurrence after the prefix count as one.
-    /// Empty for none.
+    /// Keys with the same text before the delimiter's first occurrence after the prefix count as
+    /// one. Empty for none.
     pub delimiter: String,
     /// Only keys and common prefixes after this one.
     pub after: String,
@@ -32,10 +32,10 @@ pub struct ListedObject {
     pub etag: String,
     /// When it was written.
     pub modified: Timestamp,
-    /// Who wrote it.
+    /// The owner.
     pub owner: UserId,
-    /// The checksum shown to readers, if any, and whether it is over parts. Its value takes a key where the
-    /// object is encrypted.
+    /// The checksum shown to readers, if any, and whether it is over parts. If the object is
+    /// encrypted, the value is available only with the key.
     pub checksum: Option<(Algorithm, bool)>,
     /// Its storage class, if not the default.
     pub storage_class: Option<String>,
@@ -48,12 +48,12 @@ pub struct ListPage {
     pub objects: Vec<ListedObject>,
     /// The common prefixes, in byte order, each ending in the delimiter.
     pub prefixes: Vec<String>,
-    /// The last key or common prefix of this page when more follow: hand it back as
+    /// The last key or common prefix of this page when more follow. Pass it on as
     /// [`ListRequest::after`].
     pub next: Option<String>,
 }
 
-/// Which versions are wanted; they come in byte order of the whole key, newest first.
+/// A request for a page of versions, in byte order of the whole key, newest first.
 #[derive(Clone, Debug)]
 pub struct ListVersionsRequest {
     /// Of which bucket.
@@ -62,8 +62,8 @@ pub struct ListVersionsRequest {
     pub prefix: String,
     /// As in [`ListRequest::delimiter`].
     pub delimiter: String,
-    /// Only keys and common prefixes after this one, and with `after_version` the versions of this
-    /// key that are older.
+    /// Only keys and common prefixes after this one. With `after_version`, also the older versions
+    /// of this key.
     pub after: String,
     /// See `after`.
     pub after_version: Option<VersionName>,
@@ -74,11 +74,11 @@ pub struct ListVersionsRequest {
 /// A version or delete marker of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedVersion {
-    /// What clients call it.
+    /// The version's name, as clients see it.
     pub name: VersionName,
     /// Whether it is the current one.
     pub latest: bool,
-    /// Whether it is a delete marker; then size, ETag and checksum mean nothing.
+    /// Whether it is a delete marker. Size, ETag and checksum have no meaning then.
     pub marker: bool,
     /// All else.
     pub object: ListedObject,
@@ -91,7 +91,7 @@ pub struct VersionsPage {
     pub versions: Vec<ListedVersion>,
     /// The common prefixes, in byte order, each ending in the delimiter.
     pub prefixes: Vec<String>,
-    /// Where to continue when more follow: hand it back as [`ListVersionsRequest::after`] and
-    /// [`ListVersionsRequest::after_version`].
+    /// The position to continue from when more versions follow. Pass it on as
+    /// [`ListVersionsRequest::after`] and [`ListVersionsRequest::after_version`].
     pub next: Option<(String, Option<VersionName>)>,
 }

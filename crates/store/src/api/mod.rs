@@ -1,4 +1,5 @@
-//! What fronts say to the store and what they hear: no wire's words, no catalog's keys.
+//! Requests and answers between fronts and the store, without words of a protocol or keys of the
+//! catalog.
 
 mod access;
 mod bucket;

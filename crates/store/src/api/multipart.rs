@@ -41,24 +41,24 @@ pub struct UploadPartRequest {
     pub number: u32,
     /// How many bytes will come, when known.
     pub size: Option<u64>,
-    /// Digests to compute beside the usual ones; MD5 always is.
+    /// Further digests to compute. MD5 is always computed.
     pub want: AlgorithmSet,
-    /// Which digest to show as the part's checksum.
+    /// The digest to show as the part's checksum.
     pub checksum: Option<Algorithm>,
     /// The key of an upload that the customer's key encrypts.
     pub customer_key: Option<CustomerKey>,
 }
 
-/// Where a copied part comes from.
+/// The source of a copied part.
 #[derive(Clone, Debug)]
 pub struct PartSource {
-    /// Which object.
+    /// The source object.
     pub object: ObjectRef,
-    /// Which version of it, if not the current one.
+    /// The version to copy from; the current one if `None`.
     pub version: Option<VersionName>,
-    /// Which bytes of it.
+    /// The bytes to copy.
     pub range: Option<RangeSpec>,
-    /// What must hold there.
+    /// The condition on the source.
     pub condition: ReadCondition,
     /// The key of a source that the customer's key encrypts.
     pub customer_key: Option<CustomerKey>,
@@ -80,7 +80,7 @@ pub struct CompletePart {
 pub struct CompleteRequest {
     /// Under which name.
     pub object: ObjectRef,
-    /// Which upload.
+    /// The upload.
     pub upload: UploadId,
     /// The parts, in ascending order.
     pub parts: Vec<CompletePart>,
@@ -88,7 +88,7 @@ pub struct CompleteRequest {
     pub size: Option<u64>,
     /// The checksum of the whole that the client expects.
     pub checksum: Option<ObjectChecksum>,
-    /// What must hold at the name.
+    /// The condition on the object at the target name.
     pub condition: WriteCondition,
     /// The key of an upload that the customer's key encrypts.
     pub customer_key: Option<CustomerKey>,
@@ -101,7 +101,8 @@ pub struct ListPartsRequest {
     pub object: ObjectRef,
     /// Of which upload.
     pub upload: UploadId,
-    /// The key of an upload that the customer's key encrypts: without it no checksum of such a part is told.
+    /// The customer's key of an upload that is encrypted with one. Without it no checksum of a part
+    /// is returned.
     pub customer_key: Option<CustomerKey>,
     /// Only parts after this number.
     pub after: u32,
@@ -129,7 +130,7 @@ pub struct ListedPart {
 /// A page of parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartsPage {
-    /// Who began the upload.
+    /// The user who began the upload.
     pub owner: UserId,
     /// The storage class of the object to be, if not the default.
     pub storage_class: Option<String>,
@@ -169,7 +170,7 @@ pub struct ListedUpload {
     pub upload: UploadId,
     /// When it began.
     pub initiated: Timestamp,
-    /// Who began it.
+    /// The user who began the upload.
     pub owner: UserId,
     /// The storage class of the object to be, if not the default.
     pub storage_class: Option<String>,
@@ -184,6 +185,6 @@ pub struct UploadsPage {
     pub uploads: Vec<ListedUpload>,
     /// Common prefixes, when a delimiter was given.
     pub prefixes: Vec<String>,
-    /// Where to continue, when there are more.
+    /// The position to continue from, when more follow.
     pub next: Option<(String, Option<UploadId>)>,
 }

@@ -40,8 +40,8 @@ pub struct ObjectRef {
     pub key: ObjectKey,
 }
 
-/// What a client says about an object's content and gets back with it; at most 8 KiB in all
-/// (S3: 2 KiB of user metadata beside the system headers).
+/// Attributes that a client stores with an object and gets back with it; at most 8 KiB in all (S3:
+/// 2 KiB of user metadata beside the system headers).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectMetadata {
     /// Content-Type.
@@ -60,7 +60,7 @@ pub struct ObjectMetadata {
     pub user: BTreeMap<String, String>,
 }
 
-/// What may be said about a version beside its content and attributes, and be changed later.
+/// Settings of a version that can be changed later: tags, retention, legal hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionAttributes {
     /// Tags, at most ten. For a copy `None` means the source's.
@@ -73,7 +73,7 @@ pub struct VersionAttributes {
     pub storage_class: Option<String>,
 }
 
-/// What there is to know about an object without reading it.
+/// Object metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectInfo {
     /// Its size in bytes.
@@ -86,9 +86,9 @@ pub struct ObjectInfo {
     pub version: VersionId,
     /// Whether the name had other content when it was written.
     pub replaces: bool,
-    /// What clients call it; `None` in buckets that never kept versions.
+    /// The version's name, as clients see it; `None` in buckets that never kept versions.
     pub name: Option<VersionName>,
-    /// Who wrote it.
+    /// The owner.
     pub owner: UserId,
     /// Its attributes.
     pub attributes: ObjectMetadata,
@@ -106,20 +106,20 @@ pub struct ObjectInfo {
     pub tags: usize,
     /// How long it is kept.
     pub retention: Option<Retention>,
-    /// Whether it is kept until further notice; `None` when nobody ever said.
+    /// Whether the version has a legal hold; `None` if it was never set.
     pub legal_hold: Option<bool>,
     /// Its storage class, if not the default.
     pub storage_class: Option<String>,
-    /// When it expires, for what is the current version.
+    /// The time of expiry, for a current version.
     pub expiry: Option<Expiry>,
 }
 
-/// A delete marker stands where an object was asked for: the source of an error that says there is
-/// none, so that a front can tell.
+/// A delete marker at the requested name. It is the source of the error that the object does not
+/// exist, so that a front can distinguish the cases.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("a delete marker, version {name}")]
 pub struct DeleteMarkerError {
-    /// What clients call it.
+    /// The version's name, as clients see it.
     pub name: VersionName,
 }
 
@@ -137,18 +137,19 @@ pub enum ObjectChecksum {
 pub struct PutRequest {
     /// Under which name.
     pub object: ObjectRef,
-    /// How many bytes will come, when known: lets the store refuse early and place well.
+    /// The number of bytes, if known. With it the store can refuse early and choose the place
+    /// better.
     pub size: Option<u64>,
     /// Attributes to keep with it.
     pub attributes: ObjectMetadata,
     /// Tags and the like.
     pub marks: VersionAttributes,
-    /// Digests to compute beside Adler-32 and CRC-32C, which always are. With
-    /// [`dewar_checksum::Algorithm::Md5`] the ETag is the MD5, else `<version id>-0`.
+    /// Digests to compute beside Adler-32 and CRC-32C, which are always computed. With
+    /// [`dewar_checksum::Algorithm::Md5`] the ETag is the MD5, otherwise `<version id>-0`.
     pub want: AlgorithmSet,
-    /// Which digest to show to readers as the object's checksum.
+    /// The digest to show to readers as the object's checksum.
     pub checksum: Option<dewar_checksum::Algorithm>,
-    /// Checked first against what is there, and again in the transaction.
+    /// Checked first before the write, and again in the transaction.
     pub condition: WriteCondition,
     /// By whose key to encrypt it.
     pub encryption: Option<Encryption>,
@@ -156,7 +157,7 @@ pub struct PutRequest {
     pub acl: Option<NewAcl>,
 }
 
-/// What the writer says the bytes were; anything that differs fails the commit.
+/// The writer's length and digests of the bytes. The commit fails if one differs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpectedContent {
     /// Their number.
@@ -165,25 +166,25 @@ pub struct ExpectedContent {
     pub digests: Vec<Digest>,
 }
 
-/// An object is to be read, or looked at.
+/// A request to read an object or its metadata.
 #[derive(Clone, Debug)]
 pub struct GetRequest {
-    /// Which.
+    /// The object.
     pub object: ObjectRef,
-    /// Which version, if not the current one.
+    /// The version; the current one if `None`.
     pub version: Option<VersionName>,
-    /// Which bytes; all if not given.
+    /// The range of bytes; all if `None`.
     pub range: Option<RangeSpec>,
     /// Only this part, from 1, of a multipart object; excludes `range`.
     pub part: Option<u32>,
-    /// What must hold.
+    /// The condition.
     pub condition: ReadCondition,
     /// The key of content that the customer's key encrypts.
     pub customer_key: Option<CustomerKey>,
 }
 
 impl GetRequest {
-    /// All of the current version, whatever it is.
+    /// The whole current version.
     #[must_use]
     pub fn whole(object: ObjectRef) -> Self {
         Self {
@@ -197,14 +198,14 @@ impl GetRequest {
     }
 }
 
-/// What there is to know about an object is wanted, its parts included.
+/// A request for an object's metadata, including its parts.
 #[derive(Clone, Debug)]
 pub struct AttributesRequest {
-    /// Which.
+    /// The object.
     pub object: ObjectRef,
-    /// Which version, if not the current one.
+    /// The version; the current one if `None`.
     pub version: Option<VersionName>,
-    /// The key that the customer brings, where the object is encrypted with one.
+    /// The customer's key, if the object is encrypted with one.
     pub customer_key: Option<CustomerKey>,
     /// Only parts after this number.
     pub after: u32,
@@ -226,34 +227,34 @@ pub struct PartAttributes {
 /// An object is to be removed.
 #[derive(Clone, Debug)]
 pub struct DeleteRequest {
-    /// Which.
+    /// The object.
     pub object: ObjectRef,
-    /// Which version, for good; without one as the bucket has it.
+    /// The version to delete for good. If `None`, the bucket's versioning setting decides.
     pub version: Option<VersionName>,
-    /// What must hold.
+    /// The condition.
     pub condition: WriteCondition,
-    /// Whether governance shall not stand in the way of a caller who may bypass it.
+    /// Whether to bypass governance retention, for a caller with the right to.
     pub bypass: bool,
 }
 
 /// One of many objects that are to be removed.
 #[derive(Clone, Debug)]
 pub struct DeleteItem {
-    /// Which.
+    /// The key.
     pub key: ObjectKey,
     /// As [`DeleteRequest::version`].
     pub version: Option<VersionName>,
-    /// What must hold.
+    /// The condition.
     pub condition: WriteCondition,
 }
 
-/// What became of a removal.
+/// The result of a removal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeleteResult {
     /// Whether there was something.
     pub existed: bool,
-    /// The version that went or, with [`DeleteResult::marker`], the delete marker that came or went;
-    /// `None` in buckets that never kept versions.
+    /// The removed version or, with [`DeleteResult::marker`], the delete marker that was added or
+    /// removed; `None` in buckets that never kept versions.
     pub name: Option<VersionName>,
     /// Whether [`DeleteResult::name`] is a delete marker.
     pub marker: bool,
@@ -264,9 +265,9 @@ pub struct DeleteResult {
 pub struct CopyRequest {
     /// From where.
     pub source: ObjectRef,
-    /// Which version of it, if not the current one.
+    /// The version to copy from; the current one if `None`.
     pub source_version: Option<VersionName>,
-    /// What must hold at the source.
+    /// The condition on the source.
     pub source_condition: ReadCondition,
     /// To where.
     pub target: ObjectRef,
@@ -274,9 +275,9 @@ pub struct CopyRequest {
     pub marks: VersionAttributes,
     /// New attributes, or those of the source.
     pub attributes: Option<ObjectMetadata>,
-    /// Which digest to show as the copy's checksum, when another than the source's.
+    /// The digest to show as the copy's checksum, if it is not that of the source.
     pub checksum: Option<dewar_checksum::Algorithm>,
-    /// What must hold at the target.
+    /// The condition on the target.
     pub condition: WriteCondition,
     /// The key of a source that the customer's key encrypts.
     pub source_key: Option<CustomerKey>,
@@ -286,16 +287,16 @@ pub struct CopyRequest {
     pub acl: Option<NewAcl>,
 }
 
-/// An object, or a directory (a key that ends in `/`) with everything below, gets another name
-/// in the same bucket.
+/// A request to rename an object, or a directory (a key that ends in `/`) with its content, within
+/// a bucket.
 #[derive(Clone, Debug)]
 pub struct RenameRequest {
     /// From where.
     pub source: ObjectRef,
-    /// What must hold at the source.
+    /// The condition on the source.
     pub source_condition: WriteCondition,
     /// To which key of the same bucket.
     pub target: ObjectKey,
-    /// What must hold at the target.
+    /// The condition on the target.
     pub condition: WriteCondition,
 }

@@ -7,15 +7,15 @@ use minicbor::{Decode, Encode};
 use super::Encryption;
 use crate::document::document_of;
 
-/// A bucket's choice for objects that come without one: a key of Dewar's. There is no other way yet,
-/// so that it is there says it all.
+/// A bucket's default encryption: with a key of Dewar's. There is no other kind yet, so the
+/// document has no fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct BucketEncryption {}
 
 crate::cbor_document!(BucketEncryption, format 1, Encryption, get GetEncryptionConfiguration, put PutEncryptionConfiguration, delete PutEncryptionConfiguration);
 
-/// How what is written to the bucket is encrypted: as asked for, else as the bucket says.
+/// The encryption of a new object in the bucket: the requested one, or the bucket's default.
 pub(crate) fn chosen(asked: Option<Encryption>, bucket: &Bucket) -> Result<Option<Encryption>> {
     if asked.is_some() {
         return Ok(asked);

@@ -1,4 +1,4 @@
-//! Keys of content: wrapped under the master key or a customer's, and what is derived from them.
+//! Keys of content: encrypted with the master key or a customer's, and derived keys.
 
 use std::fmt;
 
@@ -68,7 +68,7 @@ pub(super) fn name(key: &DataKey, md5: &[u8; 16]) -> [u8; 16] {
 
 const CONTENT_KEY: &[u8] = b"dewar content key 1\0";
 
-/// The id of the master key, then the key sealed with one that is derived for it alone.
+/// The id of the master key, then the key encrypted with a key that is derived for it alone.
 pub(super) fn wrap(master: &MasterKeys, id: &[u8], key: &DataKey) -> Result<Vec<u8>> {
     let current = master.current();
     let wrapping = master
@@ -93,7 +93,7 @@ pub(super) fn unwrap(master: &MasterKeys, id: &[u8], wrapped: &[u8]) -> Result<D
     unwrap_once(&wrapping, rest).ok_or_else(damaged)
 }
 
-/// Seals a key with one that seals nothing else, so that one nonce serves for all.
+/// Encrypts a key with a key that is used only once, so that a fixed nonce is safe.
 fn wrap_once(wrapping: &[u8; 32], key: &DataKey) -> Vec<u8> {
     let mut out = key.0.to_vec();
     cipher(wrapping)
@@ -120,7 +120,7 @@ fn unwrap_once(wrapping: &[u8; 32], wrapped: &[u8]) -> Option<DataKey> {
     Some(DataKey(Zeroizing::new(*key)))
 }
 
-/// Seals what is told about content: a random nonce, then the sealed bytes.
+/// Encrypts the sealed facts about content: a random nonce, then the ciphertext.
 pub(super) fn seal(key: &[u8; 32], rng: &dyn Rng, told: &SealedMetadata) -> Result<Vec<u8>> {
     let clear = minicbor::to_vec(told)
         .map_err(|error| Error::with_source(ErrorKind::Internal, "encode digests", error))?;
@@ -131,7 +131,7 @@ pub(super) fn unseal(key: &[u8; 32], sealed: &[u8]) -> Result<SealedMetadata> {
     minicbor::decode(&unseal_bytes(key, &[], sealed)?).map_err(|_| damaged())
 }
 
-/// Seals bytes for the place that `place` names: a random nonce, then the sealed bytes.
+/// Encrypts bytes for the place that `place` names: a random nonce, then the ciphertext.
 pub(super) fn seal_bytes(
     key: &[u8; 32],
     rng: &dyn Rng,

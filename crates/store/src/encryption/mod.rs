@@ -1,10 +1,10 @@
 //! Encryption of content at rest, with Dewar's keys or the customer's (S3: SSE-S3 and SSE-C).
 //!
-//! Each object, or upload in parts, has a random key of its own. It is stored wrapped: under the
-//! master key, or under the key that the customer sends with each request and that is stored
-//! nowhere. Page checksums cover what is stored, so scrub and repair need no key. Digests of the
-//! clear bytes would tell what they are, so they are sealed too; but the ETag of content under
-//! Dewar's key is its MD5 as ever, since clients check uploads by it.
+//! Each object, or multipart upload, has a random key. It is stored encrypted with the master key,
+//! or with the key that the customer sends with each request and that is never stored. Page
+//! checksums cover the stored bytes, so scrub and repair need no key. Digests of the clear bytes
+//! would reveal the content, so they are encrypted too. But the ETag of content under Dewar's key
+//! is its MD5, because clients check uploads by it.
 
 mod default;
 mod keys;
@@ -92,7 +92,7 @@ fn cipher(key: &[u8; 32]) -> LessSafeKey {
     LessSafeKey::new(key)
 }
 
-/// What is sealed beside the bytes.
+/// The encrypted facts beside the bytes.
 #[derive(Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
 struct SealedMetadata {
@@ -102,7 +102,7 @@ struct SealedMetadata {
     checksum: Option<DisplayedChecksum>,
 }
 
-/// Content about to be encrypted: its key, and what is stored of it.
+/// Content to be encrypted: its key, and its stored fields.
 pub(crate) struct NewDataKey {
     pub(crate) key: DataKey,
     record: EncryptionRecord,
@@ -111,7 +111,7 @@ pub(crate) struct NewDataKey {
 /// Chooses a key for new content.
 ///
 /// # Errors
-/// [`ErrorKind::Internal`] when the master key cannot wrap it.
+/// [`ErrorKind::Internal`] when the master key cannot encrypt it.
 pub(crate) fn begin(how: &Encryption, master: &MasterKeys, rng: &dyn Rng) -> Result<NewDataKey> {
     let mut id = [0; 16];
     rng.fill(&mut id);
@@ -135,7 +135,7 @@ pub(crate) fn begin(how: &Encryption, master: &MasterKeys, rng: &dyn Rng) -> Res
 }
 
 impl NewDataKey {
-    /// What is stored of content that is complete: its record, and its ETag.
+    /// The stored fields of complete content: its record, and its ETag.
     pub(crate) fn finish(
         mut self,
         master: &MasterKeys,
@@ -163,14 +163,14 @@ impl NewDataKey {
         Ok((record, etag))
     }
 
-    /// What is stored of an upload whose parts are to come.
+    /// The stored fields of an upload that has no parts yet.
     pub(crate) fn upload(self) -> EncryptionRecord {
         self.record
     }
 }
 
-/// The ETag of a part under a customer's key, which tells nothing without it. A part that is sent once more has the same, so that
-/// what the first answer said still counts, as with an MD5.
+/// The ETag of a part under a customer's key, which reveals nothing without the key. The same part
+/// gets the same ETag when it is sent again, so the first answer stays valid, as with an MD5.
 pub(crate) fn part_etag(key: &DataKey, clear: &DigestSet) -> ETag {
     etag_of(keys::name(key, &clear.md5().unwrap_or_default()))
 }
@@ -179,7 +179,7 @@ fn etag_of(bytes: [u8; 16]) -> ETag {
     ETag::Text(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
-/// What is stored of content that was joined from the parts of the upload that `record` is of.
+/// The stored fields of content that was joined from the parts of the upload of `record`.
 pub(crate) fn finish_upload(
     record: &EncryptionRecord,
     key: &DataKey,
@@ -201,8 +201,8 @@ pub(crate) fn finish_upload(
     Ok(record)
 }
 
-/// Wraps a content's key that is at hand under the current master key, if it is wrapped under an
-/// older one: that need not be there any more.
+/// Encrypts a content's known key with the current master key, if it is encrypted with an older
+/// one. The older master key need not exist any more.
 fn wrap_anew(record: &mut EncryptionRecord, key: &DataKey, master: &MasterKeys) -> Result<()> {
     if wrapped_under(record).is_some_and(|id| id != master.current()) {
         record.key = keys::wrap(master, &record.id, key)?.into();
@@ -210,16 +210,16 @@ fn wrap_anew(record: &mut EncryptionRecord, key: &DataKey, master: &MasterKeys) 
     Ok(())
 }
 
-/// The master key that a content's key is wrapped under; `None` where it is the customer's.
+/// The master key that encrypts a content's key; `None` for a customer's key.
 pub(crate) fn wrapped_under(record: &EncryptionRecord) -> Option<MasterKeyId> {
     let id = record.key.first_chunk::<8>()?;
     (record.holder == KeyHolder::Dewar).then_some(MasterKeyId(*id))
 }
 
-/// Wraps the content's key under the current master key, if it is wrapped under an older one.
+/// Encrypts the content's key with the current master key, if it is encrypted with an older one.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] when it does not unwrap.
+/// [`ErrorKind::Corrupt`] when it cannot be decrypted.
 pub(crate) fn rewrap(record: &mut EncryptionRecord, master: &MasterKeys) -> Result<()> {
     match wrapped_under(record) {
         Some(id) if id != master.current() => {
@@ -230,11 +230,11 @@ pub(crate) fn rewrap(record: &mut EncryptionRecord, master: &MasterKeys) -> Resu
     }
 }
 
-/// The key of stored content, for who may have it.
+/// The key of stored content, for a caller who may have it.
 ///
 /// # Errors
-/// [`ErrorKind::EncryptionKey`] when the customer's key is missing, another one, or given for
-/// content that none of theirs encrypts.
+/// [`ErrorKind::EncryptionKey`] when the customer's key is missing, wrong, or given for content
+/// that is not encrypted with a customer's key.
 pub(crate) fn open(
     record: Option<&EncryptionRecord>,
     customer: Option<&CustomerKey>,
@@ -267,10 +267,10 @@ pub(crate) fn open(
     }
 }
 
-/// Puts the digests that stand sealed in an encrypted version back in their places.
+/// Decrypts the digests of an encrypted version into their fields.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] when they do not open.
+/// [`ErrorKind::Corrupt`] when they cannot be decrypted.
 pub(crate) fn unseal(version: &mut VersionRecord, key: &DataKey) -> Result<()> {
     let Some(record) = &version.encryption else {
         return Ok(());
@@ -282,10 +282,10 @@ pub(crate) fn unseal(version: &mut VersionRecord, key: &DataKey) -> Result<()> {
     Ok(())
 }
 
-/// Adds digests to a version that were computed from its content, sealed where that is encrypted.
+/// Adds computed digests to a version, encrypted if its content is encrypted.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] when those that are sealed in it do not open.
+/// [`ErrorKind::Corrupt`] when its existing digests cannot be decrypted.
 pub(crate) fn learn(
     version: &mut VersionRecord,
     key: Option<&DataKey>,
@@ -306,7 +306,7 @@ pub(crate) fn learn(
     Ok(())
 }
 
-/// Which checksum is shown, without its value: for listings, which have no key.
+/// The kind of a shown checksum, without its value: for listings, which have no key.
 pub(crate) fn named(checksum: &DisplayedChecksum) -> DisplayedChecksum {
     match checksum {
         DisplayedChecksum::Full(name) => DisplayedChecksum::Full(name.clone()),
@@ -316,7 +316,7 @@ pub(crate) fn named(checksum: &DisplayedChecksum) -> DisplayedChecksum {
     }
 }
 
-/// Seals the digests of the parts that content was joined from, in their order.
+/// Encrypts the digests of the parts of joined content, in their order.
 pub(crate) fn seal_parts(
     key: &DataKey,
     rng: &dyn Rng,
@@ -332,10 +332,10 @@ pub(crate) fn seal_parts(
         .collect()
 }
 
-/// Opens the digest of a part, counted from 0.
+/// Decrypts the digest of a part, counted from 0.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] when it does not open.
+/// [`ErrorKind::Corrupt`] when it cannot be decrypted.
 pub(crate) fn unseal_part(key: &DataKey, index: u32, sealed: &[u8]) -> Result<Vec<u8>> {
     keys::unseal_bytes(&keys::seal_key(key), &index.to_be_bytes(), sealed)
 }

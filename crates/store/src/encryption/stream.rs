@@ -1,9 +1,10 @@
-//! Encrypted content: chunks of 64 KiB, each sealed by itself, so that a range is opened without the
-//! rest. `docs/formats/encryption.md` draws it.
+//! Encrypted content: chunks of 64 KiB, each encrypted separately, so that a range can be decrypted
+//! without the rest. The format is in `docs/formats/encryption.md`.
 //!
-//! A stream is told from others under the same key by its salt, a chunk from others of its stream by
-//! its number: together they are the nonce. Salts are random, and a key has at most 10,000 streams
-//! (the parts of one upload), so two are alike once in 10^11 uploads of 10,000 parts.
+//! The nonce of a chunk is the stream's salt and the chunk's number. The salt distinguishes streams
+//! under the same key, and the number distinguishes chunks of a stream. Salts are random, and a key
+//! has at most 10,000 streams (the parts of one upload). So two salts are equal once in 10^11
+//! uploads of 10,000 parts.
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use bytes::{Bytes, BytesMut};
@@ -107,8 +108,8 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// For `range` of the clear bytes of a stream that is stored as `stored` bytes; beside it, the
-    /// stored bytes to feed it.
+    /// A decoder for `range` of the clear bytes of a stream of `stored` bytes, and the range of
+    /// stored bytes to pass to it.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] when the stream is too short for the range.
@@ -146,10 +147,10 @@ impl Opener {
         self.left == 0
     }
 
-    /// Takes stored bytes; gives the clear ones of chunks that are complete now, if there are any.
+    /// Takes stored bytes and returns the clear bytes of complete chunks, if there are any.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] for a chunk that was changed, moved, or sealed with another key.
+    /// [`ErrorKind::Corrupt`] for a chunk that was changed, moved, or encrypted with another key.
     pub(crate) fn push(&mut self, stored: &[u8]) -> Result<Bytes> {
         self.pending.extend_from_slice(stored);
         let mut out = BytesMut::new();

@@ -1,19 +1,19 @@
-//! Backups of the catalog: taken while the store is served, each a copy of the index as it was at one
-//! moment, in a folder outside of the pool.
+//! Backups of the catalog, taken while the store is served. Each is a copy of the index as it was
+//! at one moment, in a folder outside of the pool.
 //!
-//! The index is made of runs that never change, so a backup copies the runs that the folder lacks and
-//! adds a file that names all of them: its cost follows what changed. What is in a backup is what the
-//! catalog was; the bytes of objects stay where they are. Formats: `docs/formats/backup.md`.
+//! The index consists of runs that never change. A backup copies the runs that the folder lacks and
+//! adds a file that names all runs. So its cost follows the amount of change. A backup contains the
+//! catalog only, not the bytes of objects. Formats: `docs/formats/backup.md`.
 //!
 //! # Order and crashes
-//! Runs are whole and synced before the file that names them exists, and go only after the last file
-//! that names them. A crash leaves runs that no file names: the next backup writes them anew, or
-//! removes them.
+//! Runs are complete and synced before the file that names them exists. They are removed only after
+//! the last file that names them. A crash leaves runs that no file names. The next backup writes
+//! them anew, or removes them.
 //!
-//! # What is consistent
-//! The index at one batch. Before it is taken, open segments are sealed, so that small objects of the
-//! moment are on their disks for good; what comes in between is in segments sealed later, which a
-//! restore finds.
+//! # Consistency
+//! A backup is the index at one batch. Before the snapshot, open segments are sealed, so that the
+//! small objects of that moment are durable on their disks. Later objects are in segments that are
+//! sealed later, and a restore finds them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) const RUNS: &str = "runs";
 /// The folder of other files.
 pub(super) const FILES: &str = "files";
 
-/// What the names of backups end with.
+/// The suffix of backup file names.
 const SUFFIX: &str = ".backup";
 
 /// How long sealing is waited for.
@@ -57,11 +57,11 @@ pub struct BackupPlan {
     pub files: Vec<(String, Bytes)>,
     /// So many backups stay in the folder, this one included; at least 1.
     pub keep: usize,
-    /// The key that secrets in the catalog are wrapped with: its id, not the key.
+    /// The id of the key that encrypts secrets in the catalog, not the key.
     pub master_key: MasterKeyId,
 }
 
-/// What a backup is.
+/// The report about a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackupReport {
     /// Its name in the folder.
@@ -76,8 +76,8 @@ pub struct BackupReport {
     pub copied_runs: u64,
     /// See `copied_runs`.
     pub copied_bytes: u64,
-    /// Bytes of small objects that could not be sealed in time: they are in the journal only, and the
-    /// backup names them.
+    /// Bytes of small objects that could not be sealed in time. They are only in the journal, and
+    /// the backup names them.
     pub unsealed_bytes: u64,
     /// Older backups that were removed.
     pub removed: u64,
@@ -90,12 +90,12 @@ pub struct Backups {
     pool: Arc<Pool>,
     index: Arc<RunIndex>,
     kv: EmbeddedKv,
-    /// Whether segments are sealed by somebody else.
+    /// Whether another task seals segments.
     worked: bool,
 }
 
 impl Engine {
-    /// What takes backups of it.
+    /// The object that takes backups of this engine.
     #[must_use]
     pub fn backups(&self) -> Backups {
         Backups {
@@ -109,12 +109,13 @@ impl Engine {
 }
 
 impl Backups {
-    /// Backs the catalog up into a folder; see the module. `progress` counts bytes as they are copied.
-    /// One at a time for a folder.
+    /// Backs the catalog up into a folder; see the module. `progress` counts bytes as they are
+    /// copied. Only one backup per folder may run at a time.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a folder of another deployment, or one that holds something
-    /// else; those of the folder and of the index. What the folder had stays good.
+    /// [`ErrorKind::InvalidArgument`] for a folder of another deployment, or one that contains
+    /// something else; those of the folder and of the index. Earlier backups in the folder stay
+    /// valid.
     pub async fn take(
         &self,
         target: &Arc<dyn Disk>,
@@ -173,7 +174,7 @@ impl Backups {
         Ok(report)
     }
 
-    /// Has what is open sealed; the bytes that were not in time.
+    /// Seals open segments; returns the bytes that were not sealed in time.
     async fn seal_all(&self) -> Result<u64> {
         let segments = self.store.segments();
         segments.close_current();
@@ -196,7 +197,7 @@ impl Backups {
     }
 }
 
-/// What makes a run the same: its id is random, its sum covers all of it.
+/// The identity of a run: its id is random, its sum covers the whole run.
 type RunKey = (u64, u64, u32);
 
 fn run_key(run: &RunFile) -> RunKey {
@@ -240,7 +241,7 @@ async fn claim(target: &dyn Disk, dewar: DewarId) -> Result<()> {
     }
 }
 
-/// Whose backups a folder holds; `None` when it says nothing.
+/// The deployment of the backups in a folder; `None` without any.
 async fn owner(target: &dyn Disk) -> Result<Option<DewarId>> {
     match target.read_file(FOLDER_FILE).await {
         Ok(bytes) => read_folder_text(&bytes).map(Some).ok_or_else(|| {
@@ -387,10 +388,10 @@ async fn prune(target: &dyn Disk, dewar: DewarId, keep: usize) -> Result<u64> {
     Ok(removed)
 }
 
-/// Reads a backup as a whole and sees that every file is what it should be.
+/// Reads a whole backup and checks every file.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] naming the file that is not.
+/// [`ErrorKind::Corrupt`] with the name of the damaged file.
 pub(super) async fn verify(source: &dyn Disk, backup: &BackupFile) -> Result<()> {
     let runs = backup
         .runs

@@ -1,5 +1,5 @@
-//! The file that says what a backup is: text that an administrator can read, closed by a checksum.
-//! `docs/formats/backup.md`.
+//! The file that describes a backup: text that an administrator can read, with a checksum at its
+//! end. Format: `docs/formats/backup.md`.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use super::backup::FILES;
 const FIRST_LINE: &str = "Dewar catalog backup, format 1";
 const FOLDER_LINE: &str = "Dewar backups, format 1";
 
-/// Longest file; what lists more runs is none of ours.
+/// Longest file. A file with more runs is not a backup file.
 const BYTES_MAX: usize = 8 << 20;
 
 /// A file that goes with a backup.
@@ -72,7 +72,7 @@ impl BackupFile {
         sealed(text)
     }
 
-    /// Reads the content of a file, or says what is wrong with it.
+    /// Parses the content of a file, or returns its error.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let body = opened(bytes, FIRST_LINE)?;
         let mut file = Self {

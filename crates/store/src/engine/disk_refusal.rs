@@ -10,7 +10,7 @@ pub enum DiskRefusal {
     Removed,
     /// It belongs to another deployment.
     OtherDewar(DewarId),
-    /// It belongs to a pool of this deployment that nobody configured.
+    /// It belongs to a pool of this deployment that is not configured.
     OtherPool(u16),
     /// Another folder, which is in use, says that it is the same disk.
     Copy(String),

@@ -1,4 +1,4 @@
-//! The folders of a pool and what was found in them.
+//! The folders of a pool and their content.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use super::disk_refusal::DiskRefusal;
 /// A folder that the configuration names.
 #[derive(Debug)]
 pub struct Folder {
-    /// What messages call it: its path.
+    /// The name of the folder in messages: its path.
     pub label: String,
-    /// The number of the pool whose folder it is in the configuration. Of which pool the disk in it is,
-    /// its identity says.
+    /// The number of the pool for which the configuration names the folder. The pool of the disk is
+    /// in its identity.
     pub pool: u16,
-    /// What is in it.
+    /// The content.
     pub content: FolderContent,
     /// Why the disk in it is not used, if there is one and it is not.
     pub refused: Option<DiskRefusal>,
 }
 
-/// What was found in a folder.
+/// The content of a folder.
 #[derive(Debug)]
 pub enum FolderContent {
     /// A disk with an identity.
     Disk {
         /// The disk.
         disk: Arc<dyn Disk>,
-        /// Who it is.
+        /// The identity of the disk.
         identity: Identity,
     },
     /// A folder without one.
@@ -50,7 +50,8 @@ pub struct Folders {
 }
 
 impl Folder {
-    /// Looks at a disk, or at why it could not be opened; changes nothing. Says what is missing.
+    /// Inspects a disk, or the reason why it could not be opened; changes nothing. Reports missing
+    /// parts.
     pub async fn look(label: String, opened: Result<Arc<dyn Disk>>) -> Self {
         let folder = Self::look_again(label, opened).await;
         if let FolderContent::Absent(error) = &folder.content
@@ -117,10 +118,10 @@ impl Folder {
 }
 
 impl Folders {
-    /// Refuses to go on with what another process has open: it is not away.
+    /// Refuses a folder that another process has open, because its disk is not absent.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`], which names the folder.
+    /// [`ErrorKind::Unavailable`], with the folder.
     pub fn check_unused(&self) -> Result<()> {
         for folder in &self.all {
             if folder.is_in_use() {
@@ -135,7 +136,7 @@ impl Folders {
         Ok(())
     }
 
-    /// The deployment that the disks found belong to.
+    /// The deployment of the disks that were found.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] when they belong to several.
@@ -159,7 +160,7 @@ impl Folders {
         Ok(known.map(|(_, dewar)| dewar))
     }
 
-    /// The disks that are there and belong to the pools of a configuration; says which do not.
+    /// The present disks that belong to the pools of a configuration. The others are logged.
     #[must_use]
     pub fn members(&self, dewar: DewarId, config: &EngineConfig) -> Vec<(Member, Identity)> {
         let mut members = Vec::new();
@@ -190,8 +191,8 @@ impl Folders {
         members
     }
 
-    /// The folders without a disk that can be used, and why, for the message of an opening that
-    /// needs more; `None` where there are none.
+    /// The folders without a usable disk, and the reasons, for the error of an opening; `None` if
+    /// there are none.
     #[must_use]
     pub fn without_disk(&self) -> Option<String> {
         let lines = self.all.iter().filter_map(|folder| {

@@ -12,13 +12,13 @@ use super::folders::{FolderContent, Folders};
 use super::{Engine, EngineConfig};
 
 impl Engine {
-    /// Gives every folder an identity and makes the first journal and index. The caller remembers
-    /// durably beforehand that formatting has begun and afterwards that it has ended: a try that
-    /// was cut short is repeated with the same deployment, since no data can be there yet.
+    /// Gives every folder an identity and makes the first journal and index. The caller must
+    /// durably record beforehand that formatting has begun, and afterwards that it has ended. An
+    /// interrupted attempt is repeated with the same deployment, because no data can exist yet.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a disk of another deployment,
-    /// [`ErrorKind::Unavailable`] when a folder is absent; those of the disks.
+    /// [`ErrorKind::InvalidArgument`] for a disk of another deployment, [`ErrorKind::Unavailable`]
+    /// when a folder is absent; those of the disks.
     pub async fn format(
         env: &Env,
         config: &EngineConfig,
@@ -62,7 +62,7 @@ impl Engine {
     }
 }
 
-/// Removes what a formatting that did not end has left: no data can be among it.
+/// Removes the files of an unfinished formatting. They cannot contain data.
 async fn clear(disk: &dyn Disk) -> Result<()> {
     for dir in ["journal", "index"] {
         for entry in disk.list(dir).await? {

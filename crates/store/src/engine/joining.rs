@@ -1,17 +1,18 @@
 //! Disks that appear while the store is open.
 //!
-//! A folder that was absent or blank at the opening, and one whose disk has gone and may be mounted at
-//! another device now, is looked at every few seconds. When it has the identity of a disk of this
-//! pool that is not there, the disk joins: first the pool, so that blobs on it are read, new ones
-//! written to it and leftovers swept; then the journal, which brings its epoch up to date there
-//! and may make it a holder; then the index, which trusts of its runs those that are current.
+//! Some folders are inspected every few seconds: folders that were absent or blank at the opening,
+//! and folders whose disk has gone and may be mounted at another device now. If a folder has the
+//! identity of an absent disk of this pool, the disk joins in three steps. First the pool: blobs on
+//! the disk are read, new ones are written to it, and leftovers are swept. Then the journal: it
+//! brings the disk's epoch up to date and may make it a replica. Then the index: it uses the runs
+//! on the disk that are current.
 //!
-//! What is on the disk was true when it went away and may be stale by now. Nothing here believes it
-//! unasked: blobs are read by what their records say, journal and index go by epoch and manifest.
+//! The content of the disk was correct when the disk went away and may be stale by now. Nothing is
+//! used unchecked: blobs are read as their records say, journal and index go by epoch and manifest.
 //! Nothing is written to a folder before its identity was read.
 //!
 //! # Crash cases
-//! None of its own: a crash in the middle finds the disk at the next opening.
+//! None of its own: after a crash in the middle, the next opening finds the disk.
 //!
 //! # Cancellation
 //! The tasks end with the engine, at any point.
@@ -30,10 +31,11 @@ use super::Engine;
 use super::folders::{Folder, FolderContent, Folders};
 use super::membership::Membership;
 
-/// How often a folder without its disk is looked at.
+/// Interval of checks of a folder without its disk.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// How often all copies of the index and the journal are read: what nobody reads rots unseen until it is the last.
+/// Interval of reading all copies of the index and the journal. Without it, damage in unread copies
+/// would stay undetected until the last good copy fails.
 const VERIFY_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// How often pieces of the index are looked for again that no disk had.
@@ -42,10 +44,10 @@ const RETRY_EVERY: Duration = Duration::from_secs(60);
 /// When they are read for the first time.
 const VERIFY_AFTER: Duration = Duration::from_secs(3600);
 
-/// Opens configured folders anew.
+/// Opens configured folders again.
 pub trait DiskObserver: Send + Sync + 'static {
-    /// What is in the folder with this number, counted from 0 in the order of [`Folders::all`] and
-    /// then of [`LiveFolders::add`]. Changes nothing.
+    /// The content of the folder with this number, counted from 0 in the order of [`Folders::all`]
+    /// and then of [`LiveFolders::add`]. Changes nothing.
     fn look(&self, folder: usize) -> BoxFuture<'_, Folder>;
 }
 
@@ -69,7 +71,7 @@ impl LiveFolders {
         Arc::new(folders)
     }
 
-    /// Takes in a further folder and gives its number; one of the same label is replaced.
+    /// Adds a folder and returns its number. A folder of the same label is replaced.
     pub fn add(&self, folder: Folder) -> usize {
         let mut all = self.all.write();
         let number = match all.iter().position(|known| known.label == folder.label) {
@@ -86,7 +88,7 @@ impl LiveFolders {
         number
     }
 
-    /// Looks at each with what is known of its disk by now.
+    /// Calls `look` with each folder and the current knowledge about its disk.
     pub fn each(&self, mut look: impl FnMut(&Folder)) {
         let mut all = self.all.write();
         for folder in &mut *all {
@@ -123,7 +125,7 @@ pub(super) struct WatchTasks {
     _tasks: JoinSet<()>,
 }
 
-/// Goes on with changes of the pool's disks that were begun, until it is dropped.
+/// Continues changes of the pool's disks that were begun, until it is dropped.
 pub(super) fn settle(membership: &Arc<Membership>) -> WatchTasks {
     let (membership, verifying, retrying) = (
         Arc::clone(membership),
@@ -179,7 +181,7 @@ pub(super) fn settle(membership: &Arc<Membership>) -> WatchTasks {
 }
 
 impl Engine {
-    /// Looks for the disks that were not there when it was opened, until it is closed or dropped.
+    /// Looks for the disks that were absent at the opening, until it is closed or dropped.
     pub async fn keep_looking(&self, folders: Arc<LiveFolders>, outlook: Arc<dyn DiskObserver>) {
         let joiner = Arc::new(Joiner {
             membership: Arc::clone(&self.membership),
@@ -224,7 +226,7 @@ impl Joiner {
         }
     }
 
-    /// Looks at a folder that has no disk in use and lets the one that is found there join.
+    /// Inspects a folder that has no disk in use. A disk that is found there joins.
     async fn look(&self, n: usize) -> Result<()> {
         let content = match self.known(n) {
             FolderStatus::There => return Ok(()),
@@ -269,8 +271,8 @@ impl Joiner {
 
 enum FolderStatus {
     There,
-    /// A folder without an identity, which may get one, or with one that is not used, which may change.
+    /// A folder without an identity, which may get one, or with an unused one, which may change.
     Readable(Arc<dyn Disk>),
-    /// What is there now has to be opened anew.
+    /// The folder must be opened again.
     Gone,
 }

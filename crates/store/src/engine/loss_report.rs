@@ -1,4 +1,4 @@
-//! What is said before a loss is accepted.
+//! The report that precedes the acceptance of a loss.
 
 use dewar_checksum::crc32c;
 use dewar_data::pool::DewarId;
@@ -7,13 +7,13 @@ use dewar_types::Result;
 
 use super::folders::Folders;
 
-/// What is asked before a loss is accepted.
+/// A possible loss that an administrator must accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LossReport {
-    /// What may be lost, in whole lines for people.
+    /// The possible loss, in whole lines for people.
     pub text: String,
-    /// Names this loss: it follows from the pool, the disks that are away and the end of the journal, so
-    /// that a consent which was given once is none to another loss.
+    /// The code of this loss. It is computed from the pool, the absent disks and the end of the
+    /// journal, so that a consent for one loss is not valid for another.
     pub code: String,
 }
 

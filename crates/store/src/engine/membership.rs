@@ -1,36 +1,39 @@
-//! Which disks belong to the pool: they are added, replaced and removed while it is open.
+//! Membership of disks in the pool: disks are added, replaced and removed while the pool is open.
 //!
 //! # Adding
-//! A blank folder gets an identity, which is one durable step, and joins: the pool, so that blobs are
-//! written to it, the journal as a member by a new epoch, the index. A crash before the identity is
-//! there leaves nothing, one after it a disk of this pool that joins when it is found.
+//! A blank folder gets an identity in one durable step. Then the disk joins: the pool, so that
+//! blobs are written to it; the journal, as a member by a new epoch; the index. After a crash
+//! before the identity exists, nothing is left. After a crash later, the folder is a disk of this
+//! pool that joins when it is found.
 //!
 //! # Replacing
-//! The new disk's identity names the one whose place it takes, so that the same durable step is the
-//! whole intention. Whoever finds such a disk, a running store or the next opening, goes on: one batch
-//! of the catalog notes that it was acted on and decides that the old disk is to be emptied
-//! ([`Decision::Replace`]); repair moves its shards, and when nothing is on it any more, or it has been
-//! away for too long, it is removed. Where the journal cannot be written, since the pool has fewer than
-//! 2m+1 disks and m are gone, the command also declares the old disk lost, if that is one of them:
-//! the journal goes on with the new one then, and all else follows (`succession` does so while nothing
-//! is open).
+//! The identity of the new disk names the disk to be replaced, so this one durable step records the
+//! whole intention. A running store or the next opening that finds such a disk continues. One batch
+//! of the catalog notes that the identity was acted on and decides that the old disk is to be
+//! emptied ([`Decision::Replace`]). Repair moves the old disk's shards. When nothing is on it any
+//! more, or it has been away for too long, it is removed.
+//!
+//! The journal cannot be written if the pool has fewer than 2m+1 disks and m are gone. If the old
+//! disk is one of those, the command also declares it lost. The journal then continues with the new
+//! disk, and everything else follows (`succession` does so while nothing is open).
 //!
 //! # Removing
-//! The decision in the catalog comes first. Then the disk leaves the journal by an epoch that names it
-//! as removed, and the index and the pool; a crash in between is made up for by [`Membership::settle`].
-//! Journal and index are copied elsewhere before blobs are: repair waits for that. A removed disk that
-//! appears again is known by the epoch, and is left alone.
+//! The decision in the catalog comes first. Then the disk leaves the journal, by an epoch that
+//! names it as removed, and then the index and the pool. [`Membership::settle`] completes the steps
+//! after a crash in between. Journal and index are copied elsewhere before blobs are: repair waits
+//! for that. A removed disk that appears again is recognised by the epoch, and is left alone.
 //!
 //! # Taking back
-//! What a removed disk has of blobs is as good as it was; what it has of journal and index is of a past
-//! that others have gone on from. So a batch of the catalog takes the decision back and notes that the
-//! disk is to be looked through (`upkeep/readmit.rs`); journal and index are wiped off it, its epoch
-//! file last; then it joins as a blank member, by an epoch that does not call it removed any more. Cut
-//! short after the batch, it goes on when the disk is found the next time; before, nothing has happened.
+//! The blobs of a removed disk are as valid as before. Its journal and index belong to a past from
+//! which the others have moved on. So one batch of the catalog takes the decision back and notes
+//! that the disk must be searched (`upkeep/readmit.rs`). Journal and index are then erased from
+//! it, its epoch file last. Then it joins as a blank member, by an epoch that no longer names it as
+//! removed. If this is interrupted after the batch, it continues when the disk is found the next
+//! time. If it is interrupted before, nothing has happened.
 //!
 //! # Cancellation
-//! Dropping a future leaves a state that a crash could have left; [`Membership::settle`] goes on from
-//! there.
+//! Dropping a future leaves a state that a crash could have left. [`Membership::settle`] continues
+//! from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -60,13 +63,13 @@ const EPOCH_PATIENCE: Duration = Duration::from_secs(15);
 /// How long the copies of the journal on other disks are waited for.
 const COPY_PATIENCE: Duration = Duration::from_secs(15);
 
-/// How often what is being waited for is looked at.
+/// Interval of checks while waiting.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A removal that would lose something is tried again after so long.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// When copies of the index are tried again that could not be made, if no disk changes before.
+/// Time after which failed copies of the index are tried again, if no disk changes before.
 const INDEX_RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Whether journal or index are being moved, which goes before repairs.
@@ -117,11 +120,11 @@ pub struct Membership {
     moves: Arc<PendingMoves>,
     /// Removals that would have lost something, and when they were tried.
     refused: Mutex<BTreeMap<DiskId, Instant>>,
-    /// When copies of the index could not be made, and which disks could be written then.
+    /// The time when copies of the index failed, and the disks that could be written then.
     index_failed: Mutex<Option<(Instant, BTreeSet<DiskId>)>>,
 }
 
-/// What a membership is made of.
+/// The parts of a membership.
 pub(super) struct MembershipDeps {
     pub(super) env: Env,
     pub(super) pool: Arc<Pool>,
@@ -133,7 +136,7 @@ pub(super) struct MembershipDeps {
     pub(super) replacing: BTreeMap<DiskId, DiskId>,
 }
 
-/// What a folder is that is to become a disk.
+/// The state of a folder that is to become a disk.
 enum CandidateFolder {
     /// It is blank, and will be of the pool of this number.
     Blank(u16),
@@ -170,7 +173,7 @@ impl Membership {
         removed
     }
 
-    /// Disks of the pool that were not found since the start, in whatever folder.
+    /// Disks of the pool that were found in no folder since the start.
     #[must_use]
     pub fn unfound(&self) -> Vec<DiskId> {
         let members = self.journal.status().members.into_iter();
@@ -178,15 +181,16 @@ impl Membership {
         unfound.collect()
     }
 
-    /// Disks that the journal lacks to be written after as many failures as the layout survives
-    /// (docs/durability.md).
+    /// Further disks that the journal needs so that it can be written after as many failures as the
+    /// layout survives (docs/durability.md).
     #[must_use]
     pub fn short_of(&self) -> usize {
         let wanted = 2 * self.pool.tolerance() + 1;
         wanted.saturating_sub(self.journal.status().members.len())
     }
 
-    /// Why a disk with this identity, found in the folder `label`, is not used; `None` if it can be.
+    /// The reason why a disk with this identity in the folder `label` is not used; `None` if it can
+    /// be.
     #[must_use]
     pub fn refusal(&self, label: &str, identity: &Identity) -> Option<DiskRefusal> {
         if identity.dewar != self.dewar {
@@ -203,8 +207,8 @@ impl Membership {
         elsewhere.then(|| DiskRefusal::Copy(known.label().to_owned()))
     }
 
-    /// Whether a folder could become a disk of `pool`, or of the pool of `replaces` and in its place if
-    /// that is named; changes nothing.
+    /// Checks whether a folder could become a disk of `pool`, or replace the disk `replaces` in its
+    /// pool if one is named. Changes nothing.
     ///
     /// # Errors
     /// As [`Membership::add_to`].
@@ -227,16 +231,18 @@ impl Membership {
     }
 
     /// Makes a blank folder a disk of a pool, which takes new data at once. With `replaces` it
-    /// takes that disk's place, in its pool: what is on it is moved or rebuilt, and then it is removed. Said
-    /// again, that goes on where it was. Where nothing says which pool it is, since nothing is known to be
-    /// on the disk that is replaced, or nothing is replaced and no pool is named, it is the main one.
+    /// replaces that disk, in the same pool: the old disk's content is moved or rebuilt, and then
+    /// the old disk is removed. A repeated call continues an earlier one. The main pool is used if
+    /// no pool is named and either nothing is replaced or nothing is known about the content of the
+    /// old disk.
     ///
     /// # Errors
-    /// [`ErrorKind::AlreadyExists`] for a folder that is not blank or in use,
-    /// [`ErrorKind::InvalidArgument`] for a disk of another deployment, of another pool than is named, or
-    /// one that was removed, and for a pool that nobody configured; [`ErrorKind::NoSpace`] for a folder that is too small, [`ErrorKind::NotFound`] when nothing
-    /// knows the disk to be replaced, [`ErrorKind::Unavailable`] when the folder cannot be written or
-    /// too few disks answer.
+    /// - [`ErrorKind::AlreadyExists`] for a folder that is not blank or in use.
+    /// - [`ErrorKind::InvalidArgument`] for a disk of another deployment or of another pool than is
+    ///   named, for a removed disk, and for a pool that is not configured.
+    /// - [`ErrorKind::NoSpace`] for a folder that is too small.
+    /// - [`ErrorKind::NotFound`] when the disk to be replaced is unknown.
+    /// - [`ErrorKind::Unavailable`] when the folder cannot be written or too few disks answer.
     pub async fn add_to(
         &self,
         pool: Option<u16>,
@@ -254,7 +260,7 @@ impl Membership {
         Ok(id)
     }
 
-    /// Whether a disk cannot be read: it is away, or belongs to the pool no more.
+    /// Whether a disk cannot be read: it is absent, or no longer belongs to the pool.
     #[must_use]
     pub fn is_dead(&self, id: DiskId) -> bool {
         let member = self.pool.member(id);
@@ -370,8 +376,8 @@ impl Membership {
         }
     }
 
-    /// Refuses to have a disk that is in use take the place of another where none is spare: what is on
-    /// the other would be written anew in a narrower layout.
+    /// Refuses a disk that is in use as a replacement for another if no disk is spare. The other
+    /// disk's data would then be rewritten in a narrower layout.
     fn check_spare(&self, old: DiskId, id: DiskId) -> Result<()> {
         let pool = self.pool.member(id).map(|member| member.pool);
         let pool = pool.unwrap_or(self.pool.number());
@@ -423,14 +429,15 @@ impl Membership {
         })
     }
 
-    /// Takes a removed disk back: its shards are used where the pool lacks them, at once; journal and
-    /// index begin anew on it. Said again, that goes on where it was.
+    /// Takes a removed disk back. Its shards are used at once where the pool lacks them. Journal
+    /// and index begin anew on it. A repeated call continues an earlier one.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a disk of another deployment or pool and for one that was never
-    /// removed, [`ErrorKind::AlreadyExists`] when it is in use, here or in another folder,
-    /// [`ErrorKind::NotFound`] for a folder without a disk, [`ErrorKind::Unavailable`] when it cannot be
-    /// read and written or too few disks answer.
+    /// - [`ErrorKind::InvalidArgument`] for a disk of another deployment or pool, and for one that
+    ///   was never removed.
+    /// - [`ErrorKind::AlreadyExists`] when it is in use, here or in another folder.
+    /// - [`ErrorKind::NotFound`] for a folder without a disk.
+    /// - [`ErrorKind::Unavailable`] when it cannot be read and written or too few disks answer.
     pub async fn readmit(&self, disk: &Arc<dyn Disk>) -> Result<DiskId> {
         let _turn = self.turn.lock().await;
         let label = disk.label();
@@ -482,7 +489,7 @@ impl Membership {
         Ok(id)
     }
 
-    /// Brings a disk in that was removed, without what it has of journal and index.
+    /// Adds a disk that was removed before, without its journal and index.
     async fn take_in_again(&self, disk: &Arc<dyn Disk>, identity: &Identity) -> Result<()> {
         let id = identity.disk;
         if self.journal.is_returning(id) {
@@ -531,13 +538,14 @@ impl Membership {
         Ok(())
     }
 
-    /// Removes a disk for good: what it held is rebuilt, and it is never used again. Said again, that
-    /// goes on where it was.
+    /// Removes a disk for good. Its data is rebuilt, and it is never used again. A repeated call
+    /// continues an earlier one.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when something would be lost, which is named, or too few disks would
-    /// remain; [`ErrorKind::NotFound`] for a disk that nothing knows; [`ErrorKind::Unavailable`] when
-    /// too few disks answer now: it is decided then and goes on by itself.
+    /// [`ErrorKind::Conflict`] when data would be lost, with its description, or too few disks
+    /// would remain; [`ErrorKind::NotFound`] for an unknown disk; [`ErrorKind::Unavailable`] when
+    /// too few disks answer now: the decision is recorded then, and the removal continues by
+    /// itself.
     pub async fn remove(&self, id: DiskId) -> Result<()> {
         let _turn = self.turn.lock().await;
         let members = self.journal.status().members;
@@ -568,7 +576,7 @@ impl Membership {
         self.leave(id).await
     }
 
-    /// Refuses to take a disk from a pool that would have too few to be written to.
+    /// Refuses to remove a disk from a pool that could not be written to without it.
     async fn check_pool_without(&self, id: DiskId) -> Result<()> {
         let several = self.pool.layouts().count() > 1;
         let Some(pool) = (match several {
@@ -616,7 +624,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Whether the journal is on its way to all the disks that should hold it.
+    /// Whether the journal is being copied to the disks that should have it.
     fn journal_moves(&self) -> bool {
         let status = self.journal.status();
         let wanted = self.pool.tolerance() + 2;
@@ -626,11 +634,11 @@ impl Membership {
             || (status.state == JournalState::Running && status.holders.len() < could)
     }
 
-    /// Goes on with what a crash cut short, and removes disks that were replaced and are empty. Called
-    /// every few seconds while the store is open.
+    /// Continues changes that a crash interrupted, and removes disks that were replaced and are
+    /// empty. Called every few seconds while the store is open.
     ///
     /// # Errors
-    /// The first of what could not be done; it is tried again.
+    /// The first failed step; it is tried again.
     pub async fn settle(&self) -> Result<()> {
         let replacing: Vec<_> = self.replacing.lock().clone().into_iter().collect();
         for (new, old) in replacing {
@@ -669,8 +677,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Disks that were given up with a loss are removed for the catalog too: nothing is expected of them,
-    /// and what they had is rebuilt and laid out anew without them.
+    /// Removes disks that were given up with a loss from the catalog too. Nothing is expected on
+    /// them any more. Their data is rebuilt and gets layouts without them.
     async fn settle_lost(&self) -> Result<()> {
         let _turn = self.turn.lock().await;
         let known = self.store.removed();
@@ -683,8 +691,8 @@ impl Membership {
         Ok(())
     }
 
-    /// A holder of the index that went away is replaced at once, as one of the journal is: until then
-    /// the catalog survives one failure less.
+    /// Replaces an index copy on an absent disk immediately, as the journal does. Until then the
+    /// catalog survives one failure less.
     async fn settle_index(&self) {
         // What somebody removed is no copy.
         self.index.look().await;
@@ -710,12 +718,12 @@ impl Membership {
         self.moves.index_behind.store(!told, Ordering::Relaxed);
     }
 
-    /// Reads all copies of the index and of the journal's complete files, and mends what is wrong in one and
-    /// right in another; how many pieces of the index and files of the journal were wrong.
+    /// Reads all copies of the index and of the journal's complete files, and mends damaged copies
+    /// from good ones. Returns the number of damaged pieces of the index and files of the journal.
     ///
     /// # Errors
-    /// When something is wrong everywhere, or a copy of the index cannot be read; all else was read and is
-    /// mended all the same.
+    /// When a piece is damaged in every copy, or a copy of the index cannot be read. All other
+    /// pieces were read and are mended.
     pub async fn verify_catalog(&self) -> Result<u64> {
         let pieces = self.index.verify().await;
         let files = self.journal.verify().await?;
@@ -743,7 +751,8 @@ impl Membership {
         }
     }
 
-    /// Gives the index the disks that there are, those that stay first. Whether it has all its copies.
+    /// Passes the present disks to the index, with those that stay first. Returns whether it has
+    /// all its copies.
     async fn tell_index(&self) -> bool {
         let leaves = |member: &Member| self.store.decision(member.id).is_some();
         let (leave, mut all): (Vec<Member>, Vec<Member>) = self.pool.members().partition(leaves);

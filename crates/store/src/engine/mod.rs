@@ -1,18 +1,17 @@
-//! The assembly: disks become a store, and a store is closed.
+//! The engine: opens a store on disks, and closes it.
 //!
-//! Whoever has disks, a clock and keys opens an [`Engine`] here: the server on the operating
-//! system's, the simulation on its own. Nothing else puts these parts together, so what is
-//! simulated is what is served.
+//! The server opens an [`Engine`] on the operating system's disks and clock, the simulation on its
+//! own. Nothing else puts these parts together, so the simulation runs the same code as the server.
 //!
 //! # Opening
-//! [`Folder::look`] says what is in each folder and changes nothing; [`Engine::format`] is called
-//! once in a pool's life. [`Engine::open`] then goes up: pool, journal (which decides whether
-//! enough disks are there), catalog index, catalog, tree, blobs and segments, store, background
-//! work. When it returns, recovery is over.
+//! [`Folder::look`] reports the content of each folder and changes nothing. [`Engine::format`] is
+//! called once in a pool's life. [`Engine::open`] then opens the parts in order: pool, journal
+//! (which decides whether enough disks are present), catalog index, catalog, tree, blobs and
+//! segments, store, background work. When it returns, recovery is complete.
 //!
 //! # Closing
-//! Background work ends, the catalog is fed to its index, the journal notes that it is complete.
-//! A crash instead costs the next opening the replay of the journal, nothing else.
+//! Background work ends, the catalog is written to its index, and the journal notes that it is
+//! complete. After a crash instead, the only cost is the replay of the journal at the next opening.
 
 mod backup;
 mod backup_file;
@@ -74,8 +73,8 @@ const PRESSED_PART: (usize, usize) = (1, 2);
 /// How long an opening waits for what a disk says of its size.
 const SPACE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What an engine is told. [`EngineConfig::new`] has the defaults; the bounds of the parts are
-/// here so that a simulation reaches in seconds what takes production days.
+/// The configuration of an engine. [`EngineConfig::new`] has the defaults. The limits of the parts
+/// are fields here, so that a simulation reaches in seconds states that take days in production.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// The main pool's number.
@@ -90,9 +89,9 @@ pub struct EngineConfig {
     pub small_bytes_max: u32,
     /// Smallest part of an upload but its last, in bytes.
     pub part_bytes_min: u64,
-    /// Who owns what others write into new buckets that do not say.
+    /// The default rule for the owner of objects that others write into new buckets.
     pub ownership: Ownership,
-    /// What the computing of digests may take.
+    /// Limits for computing digests.
     pub digests: DigestLimits,
     /// The journal's settings.
     pub journal: JournalConfig,
@@ -106,7 +105,7 @@ pub struct EngineConfig {
     pub upkeep: UpkeepConfig,
     /// How lifecycle is done, and which storage classes there are.
     pub lifecycle: LifecycleConfig,
-    /// What listings may cost.
+    /// Limits for listings.
     pub listing: ListingConfig,
 }
 
@@ -134,7 +133,7 @@ impl EngineConfig {
         }
     }
 
-    /// With a further pool. Journal and catalog survive as many losses as the pool that survives most.
+    /// Adds a further pool. Journal and catalog survive as many losses as the safest pool.
     #[must_use]
     pub fn with_pool(mut self, number: u16, layout: Layout) -> Self {
         self.pools.insert(number, layout);
@@ -172,7 +171,7 @@ pub enum BackgroundWork {
     Off,
 }
 
-/// An open store with what is below it.
+/// An open store with its parts.
 pub struct Engine {
     store: Store,
     pool: Arc<Pool>,
@@ -245,8 +244,8 @@ async fn settled(
     found
 }
 
-/// The index; when a loss was accepted that took it, a new one, if the journal begins with the first
-/// record and so has everything.
+/// Opens the index. If an accepted loss took it, makes a new one, provided that the journal begins
+/// with the first record and so is complete.
 async fn open_index(
     env: &Env,
     config: &EngineConfig,
@@ -273,7 +272,7 @@ async fn open_tree(env: &Env, config: &EngineConfig, kv: &Arc<dyn Kv>) -> Result
     Ok(Arc::new(tree))
 }
 
-/// Before any id is given: none may be one that was given by what a loss took.
+/// Runs before any id is assigned. No id may equal one that was assigned in lost data.
 async fn begin_lineage(
     env: &Env,
     config: &EngineConfig,
@@ -292,8 +291,8 @@ async fn begin_lineage(
     Ok(())
 }
 
-/// The journal's settings with no more files than a sixteenth of the smallest disk holds: full disks must
-/// have room for those of another one that is away.
+/// The journal's settings, with no more files than fit into a sixteenth of the smallest disk. Full
+/// disks must have space for the files of another disk that is absent.
 async fn fitting(config: &JournalConfig, disks: &[(DiskId, Arc<dyn Disk>)]) -> JournalConfig {
     let asking = disks
         .iter()
@@ -309,7 +308,7 @@ async fn fitting(config: &JournalConfig, disks: &[(DiskId, Arc<dyn Disk>)]) -> J
     }
 }
 
-/// Says which folders of the configuration have no disk: the journal knows ids only.
+/// Adds the folders without a disk to the error: the journal knows only ids.
 fn name_folders(error: OpenError, folders: &Folders) -> Error {
     let error = Error::from(error);
     match folders.without_disk() {
@@ -436,10 +435,11 @@ impl Engine {
         })
     }
 
-    /// What [`Engine::open`] would lose with [`JournalConfig::accept_loss`]; `None` when it opens without. Changes nothing.
+    /// The loss that [`Engine::open`] would cause with [`JournalConfig::accept_loss`]; `None` when
+    /// it opens without loss. Changes nothing.
     ///
     /// # Errors
-    /// What not even that opens.
+    /// Problems that prevent an opening even if the loss is accepted.
     pub async fn loss(
         env: &Env,
         config: &EngineConfig,
@@ -480,7 +480,7 @@ impl Engine {
         &self.pool
     }
 
-    /// Which disks belong to the pool.
+    /// The disks that belong to the pool, and the calls to change them.
     #[must_use]
     pub fn membership(&self) -> &Arc<Membership> {
         &self.membership
@@ -499,7 +499,7 @@ impl Engine {
     }
 
     /// Finishes background work and closes the catalog and the journal, waiting for disks up to
-    /// `patience`. What was acknowledged is durable whether or not this is called or succeeds.
+    /// `patience`. Acknowledged writes are durable whether or not this is called or succeeds.
     ///
     /// # Errors
     /// If the catalog was not closed cleanly, which makes the next opening longer.

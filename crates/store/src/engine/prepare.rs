@@ -1,10 +1,10 @@
-//! What is looked at and done before a folder's disk joins.
+//! Checks and steps before a folder's disk joins.
 
 use dewar_data::pool::{IDENTITY_FILE, Identity};
 use dewar_env::{Disk, DiskErrorKind};
 use dewar_types::{Error, ErrorKind, Result};
 
-/// What a member of the journal has (docs/formats/journal.md).
+/// A file that every member of the journal has (docs/formats/journal.md).
 const EPOCH_FILE: &str = "journal/epoch";
 
 /// Folders that a disk which is taken back comes without.
@@ -13,7 +13,8 @@ const WIPED: [&str; 2] = ["index", "journal"];
 /// Journal files that a new disk must have room for.
 const FIRST_FILES: u64 = 2;
 
-/// Whether a folder that is to become a disk can be written and has room for the first journal files.
+/// Checks whether a folder that is to become a disk can be written and has space for the first
+/// journal files.
 pub(super) async fn check_room(disk: &dyn Disk, file_bytes: u64) -> Result<()> {
     let label = disk.label();
     if !disk.state().writable() {
@@ -35,7 +36,7 @@ pub(super) async fn check_room(disk: &dyn Disk, file_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Takes all that a disk has of journal and index off it, what it knows of epochs last.
+/// Removes all of journal and index from a disk, its epoch file last.
 pub(super) async fn wipe(disk: &dyn Disk) -> Result<()> {
     for dir in WIPED {
         let files = disk.list(dir).await?;
@@ -62,9 +63,9 @@ pub(super) async fn wipe(disk: &dyn Disk) -> Result<()> {
     }
 }
 
-/// That the identity of a disk can be read does not make it durable: the process that wrote it may
-/// have been killed before it synced the folder. So it is written again before anything builds on it,
-/// which is as long as the disk has no epoch of the journal.
+/// Makes the identity of a disk durable. The process that wrote it may have been killed before it
+/// synced the folder, although the identity can be read. So it is written again before anything
+/// relies on it, as long as the disk has no epoch of the journal.
 pub(super) async fn settle_identity(disk: &dyn Disk, identity: &Identity) -> Result<()> {
     match disk.read_file(EPOCH_FILE).await {
         Err(error) if error.kind() == DiskErrorKind::NotFound => {

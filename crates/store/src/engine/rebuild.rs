@@ -1,22 +1,24 @@
-//! Making a catalog whole again out of what the disks have of it.
+//! Rebuilding a catalog from the parts of it that the disks have.
 //!
-//! [`Engine::diagnose`] looks at journal and index and changes nothing. What can be done follows:
+//! [`Engine::diagnose`] reads journal and index and changes nothing. The way of the rebuild
+//! follows:
 //!
 //! | journal | index | way |
 //! |---|---|---|
-//! | opens by its rule | whole, or the journal reaches back to the beginning | exact |
-//! | opens with a loss accepted | whole, and the journal goes on from it | up to the end of what is there of the journal |
-//! | does not go on from the index | whole | up to the index |
-//! | any | no state of it is whole | from the blobs alone |
+//! | opens by its rule | complete, or the journal reaches back to the beginning | exact |
+//! | opens with a loss accepted | complete, and the journal continues it | up to the end of the journal |
+//! | does not continue the index | complete | up to the index |
+//! | any | no complete state | from the blobs alone |
 //!
-//! All but the first lose something, so they ask for consent, begin a new lineage of the journal, give
-//! ids above all that were found, and salvage what the catalog does not know ([`crate::salvage`]).
+//! All ways but the first lose something. So they ask for consent, begin a new lineage of the
+//! journal, assign ids above all that were found, and salvage objects that the catalog does not
+//! name ([`crate::salvage`]).
 //!
 //! # Order and crashes
-//! The new index, which says that it was rebuilt ([`crate::RebuildMarker`]), is durable before the journal
-//! begins anew. In between, a journal that does not go on from the index keeps the store from being
-//! opened, and a repetition goes on there. From the journal's beginning on the store opens, sweeps
-//! nothing, and a repetition goes on with the salvage.
+//! The new index says that it was rebuilt ([`crate::RebuildMarker`]). It is durable before the journal
+//! begins anew. In between, the journal does not continue the index, so the store cannot be opened.
+//! A repetition continues there. Once the new journal has begun, the store opens and sweeps
+//! nothing, and a repetition continues with the salvage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,11 +48,11 @@ use crate::{BlobTable, JournalPin, RebuildMarker, RebuildSource, Store, StorePar
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(600);
 
-/// How often, and how many times, it is looked whether the index is mended.
+/// Interval of checks whether the index is mended, and their number.
 const MEND_LOOK_EVERY: Duration = Duration::from_millis(50);
 const MEND_LOOKS: u32 = 200;
 
-/// What is there of the journal.
+/// The state of the journal, as found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalCondition {
     /// It opens by its rule: everything acknowledged is in it or in the index.
@@ -71,12 +73,12 @@ pub enum JournalCondition {
     },
     /// There is none.
     None {
-        /// What was found instead.
+        /// The problem.
         why: String,
     },
 }
 
-/// What is there of the index.
+/// The state of the index, as found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexCondition {
     /// The last batch in it.
@@ -87,7 +89,7 @@ pub struct IndexCondition {
     pub bytes: u64,
     /// Disks that have all of it.
     pub copies: usize,
-    /// Pieces that some copy has wrong; of interest only when everything was read.
+    /// Pieces that are damaged in some copy. The value is meaningful only when everything was read.
     pub bad_pieces: u64,
     /// Keys of which no copy verifies.
     pub lost: Vec<LostKeyRange>,
@@ -101,7 +103,7 @@ pub enum RebuildMethod {
         /// The last batch.
         upto: u64,
     },
-    /// What is there of the journal, on the index.
+    /// From the index and the available journal.
     Journal {
         /// The last batch that is known.
         upto: u64,
@@ -123,7 +125,7 @@ impl RebuildMethod {
     }
 }
 
-/// What is there of a catalog.
+/// The state of a catalog on its disks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
     /// Disks of this deployment that are there.
@@ -132,13 +134,13 @@ pub struct Diagnosis {
     pub journal: JournalCondition,
     /// The newest state of the index that can be opened.
     pub index: Option<IndexCondition>,
-    /// What the catalog was made of before, if that is not settled yet.
+    /// The origin of the catalog, if it is the result of an unfinished rebuild or restore.
     pub rebuilt: Option<RebuildMarker>,
-    /// What can be done.
+    /// The possible way of a rebuild.
     pub way: RebuildMethod,
 }
 
-/// What came of a rebuild or a restore.
+/// The report of a rebuild or a restore.
 #[derive(Clone, Copy, Debug)]
 pub enum RebuildOutcome<'a> {
     /// Of a rebuild.
@@ -147,18 +149,19 @@ pub enum RebuildOutcome<'a> {
     Restore(&'a RestoreReport),
 }
 
-/// Who hears how a rebuild or a restore goes, so that nothing of it is forgotten when it is cut short.
+/// Receives the progress of a rebuild or a restore, so that no finding is lost when it is
+/// interrupted.
 pub trait ProgressReporter: Send + Sync {
-    /// Something was found among the blobs. What is changed for it is told just before it is changed: who
-    /// is killed in between does the same again when it goes on, and tells the same again.
+    /// Reports a finding among the blobs. A change is reported just before it is made. After an
+    /// interruption in between, the repetition makes the change again and reports it again.
     fn found(&mut self, finding: &Finding);
 
-    /// A blob that the catalog does not name, and may lack, is looked at: what was said of its content by an attempt that
-    /// was cut short is said again now, if it is still so.
+    /// Reports that a blob is inspected that the catalog does not name and may lack. Findings of an
+    /// interrupted attempt about its content are reported again now if they still hold.
     fn looks_at(&mut self, _: BlobId) {}
 
-    /// A catalog is about to be made: nothing was changed yet, and nothing salvaged. Not called where an
-    /// attempt that was cut short is gone on with.
+    /// A catalog is about to be made. Nothing was changed or salvaged yet. It is not called if an
+    /// interrupted attempt is continued.
     ///
     /// # Errors
     /// Then nothing is changed.
@@ -166,10 +169,11 @@ pub trait ProgressReporter: Send + Sync {
         Ok(())
     }
 
-    /// All is done but for settling it: until this returns, the same command goes on with the attempt.
+    /// All is done except for the last record. Until this returns, the same command continues the
+    /// attempt.
     ///
     /// # Errors
-    /// Then it is not settled.
+    /// Then the last record is not written.
     fn ends(&mut self, _: RebuildOutcome<'_>) -> Result<()> {
         Ok(())
     }
@@ -191,25 +195,25 @@ pub struct Rebuild<'r> {
     pub report: &'r mut dyn ProgressReporter,
 }
 
-/// What came of a rebuild.
+/// The result of a rebuild.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RebuildReport {
-    /// What was there.
+    /// The state before.
     pub diagnosis: Diagnosis,
     /// Pieces of the index that a copy had wrong and that were mended.
     pub mended: u64,
     /// Entries of the index afterwards.
     pub entries: u64,
-    /// What was found among the blobs; `None` where they are not looked at, since nothing could be
-    /// put back.
+    /// The result of the search through the blobs; `None` if they were not searched, because
+    /// nothing could be put back.
     pub salvaged: Option<SalvageReport>,
 }
 
-/// What is known of a catalog, for a decision and for the work.
+/// The examined state of a catalog, for a decision and for the work.
 pub(super) struct CatalogExamination {
     pub(super) diagnosis: Diagnosis,
     pub(super) remains: Option<SurvivingRuns>,
-    /// What a catalog that is made now would be made of.
+    /// The source of a catalog that would be made now.
     pub(super) assumed: Option<RebuildMarker>,
 }
 
@@ -217,7 +221,7 @@ pub(super) struct CatalogExamination {
 pub(super) type AttachedDisks = Vec<(DiskId, Arc<dyn Disk>)>;
 
 impl Engine {
-    /// Looks at what is there of the catalog; changes nothing. `deep` reads all of the index.
+    /// Inspects the available parts of the catalog; changes nothing. `deep` reads the whole index.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a disk of another deployment.
@@ -232,11 +236,12 @@ impl Engine {
         Ok(examine(env, config, dewar, &disks, deep).await.diagnosis)
     }
 
-    /// Makes the catalog whole again; see the module. The store is closed afterwards.
+    /// Rebuilds the catalog; see the module. The store is closed afterwards.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] when something would be lost and that was not accepted, saying
-    /// what; those of the disks. What was done stays, and a repetition goes on there.
+    /// [`ErrorKind::Unavailable`] when something would be lost and that was not accepted, with a
+    /// description of the loss; those of the disks. Completed steps stay, and a repetition
+    /// continues there.
     pub async fn rebuild(
         env: &Env,
         config: &EngineConfig,
@@ -294,9 +299,10 @@ impl Engine {
         Ok(report)
     }
 
-    /// `lent` are disks that were removed and are there. What is on them is as good as it was, and may be
-    /// all that is left of blobs that nothing named when they were emptied: they are looked at as a look that
-    /// changes nothing does. They stay removed; what a record names on them is read when they are taken back.
+    /// `lent` are removed disks that are present. Their data is as valid as before. It may be the
+    /// only copy of blobs that nothing named when the disks were emptied. They are inspected
+    /// without any change, and stay removed. Records may name shards on them, which can be read
+    /// after the disks are taken back.
     async fn finish_rebuild(
         &self,
         report: &mut RebuildReport,
@@ -562,17 +568,17 @@ pub(super) fn mark(rebuilt: Option<RebuildMarker>) -> Vec<Entry> {
     entry.into_iter().map(|(k, v)| (k, Some(v))).collect()
 }
 
-/// What a new lineage begins with.
+/// The start of a new lineage.
 pub(super) struct LineageStart<'a> {
-    /// What the catalog was, if anything of it is known.
+    /// The former catalog, as far as it is known.
     pub(super) runs: Option<&'a ReadOnlyRuns>,
     /// A batch that is known to have been.
     pub(super) known: u64,
-    /// What the catalog says of itself.
+    /// The catalog's record about its source.
     pub(super) rebuilt: Option<RebuildMarker>,
 }
 
-/// Makes index and journal of a new lineage, all ids and batches above those that are known.
+/// Makes index and journal of a new lineage. All ids and batches are above the known ones.
 pub(super) async fn begin_anew(
     env: &Env,
     config: &EngineConfig,
@@ -629,8 +635,8 @@ pub(super) async fn reserved(runs: Option<&ReadOnlyRuns>, key: &[u8]) -> Result<
     Ok(number.map_or(0, u64::from_be_bytes))
 }
 
-/// Writes small objects that only a journal carries to the disks, as segments without a record, so
-/// that they are there when the journal is given up.
+/// Writes small objects that are only in the journal to the disks, as segments without a record, so
+/// that they exist when the journal is given up.
 pub(super) async fn save_carried(
     env: &Env,
     config: &EngineConfig,
@@ -671,7 +677,7 @@ pub(super) async fn save_carried(
     Ok(())
 }
 
-/// A store on a catalog that is only looked at.
+/// A store on a catalog that is only read.
 async fn look_only(
     env: &Env,
     config: &EngineConfig,

@@ -1,16 +1,16 @@
-//! A new disk for one that is lost, in a pool that does not open without.
+//! Replacing a lost disk in a pool that does not open without it.
 //!
-//! A pool of fewer than 2m+1 disks that has lost m of them has everything, and its journal cannot be
-//! written: too few disks are left. There the command that puts a new disk in the place of a lost one is
-//! given while nothing is open. It declares the old one lost (`dewar_journal`, `epoch`) and makes the new
-//! one a disk, which names in its identity whose place it takes. Then [`Engine::open`], told who is
-//! lost, begins an epoch with the new one and without the old one. Nothing here weakens the opening rule:
-//! all but m members have to be there, and nobody is given up whom no command named.
+//! If a pool of fewer than 2m+1 disks has lost m of them, it still has all data. But its journal
+//! cannot be written, because too few disks are left. The command that replaces a lost disk is then
+//! given while the pool is closed. It declares the old disk lost (`dewar_journal`, `epoch`). It
+//! gives the new disk an identity, which names the old one. [`Engine::open`] is passed the lost
+//! disks, and begins an epoch with the new one and without the old one. The opening rule stays the
+//! same: all but m members must be present, and only disks that a command named are given up.
 //!
 //! # Crash cases
-//! Before the identity is there, nothing has happened; afterwards a disk of the pool is in the folder that
-//! is no member, and the same command goes on with it. Once the epoch is confirmed the pool opens as
-//! ever, and whatever is left to do follows from the identity ([`super::membership`]).
+//! Before the identity exists, nothing has happened. Afterwards the folder has a disk of the pool
+//! that is no member, and the same command continues with it. Once the epoch is confirmed, the pool
+//! opens normally, and the remaining work follows from the identity ([`super::membership`]).
 
 use std::sync::Arc;
 
@@ -24,8 +24,9 @@ use super::prepare::check_room;
 use super::{Engine, EngineConfig};
 
 impl Engine {
-    /// What is lacking for the pool to open, unless disks are declared lost; `None` when enough are there,
-    /// or so few that nothing of that kind opens it: [`Engine::open`] says which. Changes nothing.
+    /// The disks that the pool lacks to open, unless disks are declared lost. `None` if enough are
+    /// present, or if so few are present that a declaration does not help; [`Engine::open`] then
+    /// returns the reason. Changes nothing.
     pub async fn shortage(
         env: &Env,
         config: &EngineConfig,
@@ -38,15 +39,18 @@ impl Engine {
         found.ok().flatten()
     }
 
-    /// Makes `new` a disk that is to take the place of `old`, which is lost and was one of the pool of that
-    /// number, in a Dewar that lacks disks.
-    /// Gives the members that [`dewar_journal::JournalConfig::lost`] is to name: `old`, and those whose
-    /// places the same command has given to other new disks that are no members yet.
+    /// Makes `new` a disk that replaces `old` in a deployment that lacks disks. `old` is lost and
+    /// was in the pool of that number. Returns the members for
+    /// [`dewar_journal::JournalConfig::lost`]: `old`, and those that the same command has replaced
+    /// by other new disks that are no members yet.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] when `old` is not away, and for a disk of another deployment;
-    /// [`ErrorKind::AlreadyExists`] for a folder that is not blank and not of the same command before,
-    /// [`ErrorKind::NoSpace`] for one that is too small, [`ErrorKind::Unavailable`] when it cannot be written.
+    /// - [`ErrorKind::InvalidArgument`] when `old` is not absent, and for a disk of another
+    ///   deployment.
+    /// - [`ErrorKind::AlreadyExists`] for a folder that is not blank and not of the same earlier
+    ///   command.
+    /// - [`ErrorKind::NoSpace`] for a folder that is too small.
+    /// - [`ErrorKind::Unavailable`] when it cannot be written.
     pub async fn prepare_successor(
         env: &Env,
         config: &EngineConfig,
@@ -100,8 +104,8 @@ impl Engine {
     }
 }
 
-/// Whose place a disk is to take that is no member yet, if that one is away. What the identity of a
-/// member says was acted on long ago, and the other may have been taken back since.
+/// The disk to be replaced by a new disk that is no member yet, if it is absent. A member's
+/// identity was acted on long ago, and the disk that it names may have been taken back since.
 fn fresh(identity: &Identity, shortage: &QuorumShortage) -> Option<DiskId> {
     let old = identity.replaces?;
     let waits = !shortage.members.contains(&identity.disk) && shortage.away.contains(&old);

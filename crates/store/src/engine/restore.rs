@@ -1,18 +1,19 @@
-//! Putting a backup in place of the catalog.
+//! Restoring the catalog from a backup.
 //!
-//! The backup is read as a whole first. Where the journal is of the backup's lineage and goes on from it
-//! without a gap, the backup takes the place of an index that is lost: it becomes the index, and the
-//! next opening applies what the journal has beyond it. A journal that opens by its rule makes that exact,
-//! and nothing is salvaged; of another, what is there counts, and a new lineage begins with its end.
+//! The whole backup is read first. If the journal is of the backup's lineage and continues it
+//! without a gap, the backup replaces a lost index, and the next opening applies the later part of
+//! the journal. If the journal opens by its rule, the result is exact, and nothing is salvaged. If
+//! it does not, the available part is used, and a new lineage begins at its end.
 //!
-//! Where the journal does not go on, as with a rebuild, its runs become the index of a new
-//! lineage, ids and batches begin above all that are known, and what the disks have that the backup
-//! does not know is told, and salvaged if that is wanted. What the backup names and the disks do not
-//! have any more is noted, so that the ledger and `fsck` show it.
+//! If the journal does not continue the backup, the backup's runs become the index of a new
+//! lineage, as with a rebuild. Ids and batches begin above all known ones. Objects on the disks
+//! that the backup does not name are reported, and salvaged on request. Objects that the backup
+//! names and that are missing on the disks are recorded, so that the ledger and `fsck` show them.
 //!
 //! # Crashes
-//! As with a rebuild: repeat it, or go on with a rebuild. From the journal's beginning on the catalog
-//! says of which backup it was made ([`crate::RebuildMarker`]), and a repetition goes on with the salvage.
+//! As with a rebuild: repeat the restore, or continue with a rebuild. Once the new journal has
+//! begun, the catalog records the backup that it was made from ([`crate::RebuildMarker`]), and a
+//! repetition continues with the salvage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,22 +44,22 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(600);
 pub struct Restore<'r> {
     /// The folder of backups.
     pub source: Arc<dyn Disk>,
-    /// Which backup; the newest otherwise.
+    /// The backup; the newest if `None`.
     pub name: Option<String>,
     /// Whether anything is changed; otherwise it is only read and judged.
     pub write: bool,
     /// Whether a catalog that could be had without loss is given up.
     pub force: bool,
-    /// Whether what the backup does not know is put back, or only told.
+    /// Whether objects that the backup does not know are put back, or only reported.
     pub salvage: bool,
-    /// Whether the same was begun before and is not known to have ended: that a catalog which is
-    /// there could be had without loss is no objection then.
+    /// Whether the same restore was begun before and is not known to have ended. An existing
+    /// catalog without loss is then no reason to refuse.
     pub again: bool,
     /// Hears how it goes.
     pub report: &'r mut dyn ProgressReporter,
 }
 
-/// What came of a restore.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreReport {
     /// The backup.
@@ -71,16 +72,17 @@ pub struct RestoreReport {
     pub entries: u64,
     /// Bytes of its index.
     pub bytes: u64,
-    /// What the journal adds to it; `None` when it does not go on from the backup, or is given up.
+    /// The part that the journal adds to it; `None` when it does not continue the backup, or is
+    /// given up.
     pub followed: Option<JournalTail>,
     /// Id of the key that its secrets are wrapped with.
     pub master_key: String,
-    /// What the disks had of the catalog.
+    /// The state of the catalog on the disks before.
     pub diagnosis: Diagnosis,
-    /// An attempt that was cut short is gone on with, or blobs that an earlier restore of the same
-    /// backup left unnamed are put back now.
+    /// Whether an interrupted attempt was continued, or blobs were put back that an earlier restore
+    /// of the same backup left unnamed.
     pub gone_on: bool,
-    /// What was found among the blobs; `None` when nothing was changed.
+    /// The result of the search through the blobs; `None` when nothing was changed.
     pub salvaged: Option<SalvageReport>,
 }
 
@@ -91,7 +93,7 @@ pub struct JournalTail {
     pub upto: u64,
     /// When the last change in them was made; `None` when there are none.
     pub until: Option<Timestamp>,
-    /// The journal is whole: everything acknowledged is in the backup or in it.
+    /// The journal is complete: everything acknowledged is in the backup or in the journal.
     pub exact: bool,
 }
 
@@ -99,9 +101,9 @@ impl Engine {
     /// Restores; see the module. The store is closed afterwards.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] without such a backup, [`ErrorKind::Corrupt`] naming the file of it
-    /// that is damaged, [`ErrorKind::InvalidArgument`] for one of another deployment,
-    /// [`ErrorKind::AlreadyExists`] when the catalog is there and may not be given up; those of the
+    /// [`ErrorKind::NotFound`] without such a backup, [`ErrorKind::Corrupt`] with its damaged file,
+    /// [`ErrorKind::InvalidArgument`] for a backup of another deployment,
+    /// [`ErrorKind::AlreadyExists`] when the catalog exists and may not be given up; those of the
     /// disks.
     pub async fn restore(
         env: &Env,
@@ -220,7 +222,7 @@ impl Engine {
         Ok(report)
     }
 
-    /// Salvages what the backup does not know, unless the journal made the catalog exact.
+    /// Salvages objects that the backup does not know, unless the journal made the catalog exact.
     async fn salvage_beyond(&self, report: &mut RestoreReport, how: Restore<'_>) -> Result<()> {
         let is_exact = report.followed.is_some_and(|followed| followed.exact);
         let mut settle = false;
@@ -249,7 +251,7 @@ impl Engine {
     }
 }
 
-/// What the journal on the disks has beyond a backup that ends with batch `upto`.
+/// The part of the journal on the disks behind a backup that ends with batch `upto`.
 async fn followed(
     env: &Env,
     config: &EngineConfig,
@@ -287,7 +289,7 @@ async fn followed(
     })
 }
 
-/// Of which of the backups the catalog was made, where that is not settled.
+/// The backup that the catalog was made of, if the restore is unfinished.
 fn begun(diagnosis: &Diagnosis, how: &Restore<'_>) -> Option<String> {
     let rebuilt = diagnosis.rebuilt.as_ref().filter(|rebuilt| {
         rebuilt.from == RebuildSource::Backup && diagnosis.way.is_exact() && !how.force
@@ -296,7 +298,7 @@ fn begun(diagnosis: &Diagnosis, how: &Restore<'_>) -> Option<String> {
     Some(name.strip_prefix('/')?.to_owned())
 }
 
-/// The backup that is wanted: the one that was begun with, where none is named.
+/// The backup to use. If none is named, the one of the unfinished restore.
 async fn choose(
     how: &Restore<'_>,
     begun: Option<&String>,

@@ -1,4 +1,4 @@
-//! Uploads that nobody goes on with, in whatever bucket: they end a time after their last part.
+//! Abandoned uploads, in every bucket: they end a set time after their last part.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use dewar_types::{BucketName, EntryId, ErrorKind, ObjectKey, Result, Timestamp};
 use super::scan::{BUCKETS, PAGE, PassPacer, SYSTEM};
 use crate::{Inner, Store, UploadUsage};
 
-/// Most uploads that are looked at to find the oldest of each owner.
+/// Most uploads that are read to find the oldest of each owner.
 const LOOKED_MAX: usize = 10_000;
 
 impl Store {
-    /// The uploads in progress of every owner that has some, by what they hold, most first. Numbers and
-    /// bytes are exact; the oldest is looked for among the first 10,000 uploads.
+    /// The uploads in progress of every owner that has some, by their bytes, most first. Numbers
+    /// and bytes are exact. The oldest is searched among the first 10,000 uploads.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -30,8 +30,8 @@ fn is_due(last: Timestamp, now: Timestamp, patience: Duration) -> bool {
 }
 
 impl Inner {
-    /// Ends all uploads that are due. Looks at each upload, and at the parts only of those that began long
-    /// enough ago.
+    /// Ends all uploads that are due. It reads each upload, but parts only of uploads that are old
+    /// enough.
     pub(super) async fn end_abandoned_uploads(&self, pace: &mut PassPacer) -> Result<()> {
         let patience = self.lifecycle.uploads_expire_after;
         let mut after: Option<OpenUploadEntry> = None;

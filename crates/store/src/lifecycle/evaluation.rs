@@ -1,4 +1,4 @@
-//! What rules mean for a version, at a time.
+//! The effect of rules on a version, at a given time.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct Expiry {
     pub rule: String,
 }
 
-/// What is due for a version.
+/// The action that is due for a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DueAction {
     /// It goes.
@@ -30,13 +30,14 @@ pub(super) enum DueAction {
 pub(super) struct EvaluatedVersion<'a> {
     pub(super) key: &'a str,
     pub(super) version: &'a VersionRecord,
-    /// For an older version: how many newer ones among the older, and when its successor came.
+    /// For an older version: the number of newer ones among the older, and the time of its
+    /// successor.
     pub(super) older: Option<(u32, Timestamp)>,
     /// Whether it is the only version of its key.
     pub(super) alone: bool,
 }
 
-/// `days` after `from`; at the next midnight when days are real ones, as S3 has it.
+/// `days` after `from`, rounded up to midnight if days have their real length, as in S3.
 fn after(from: Timestamp, days: u32, day: Duration) -> Timestamp {
     let day_nanos = u64::try_from(day.as_nanos()).unwrap_or(u64::MAX);
     let at = from.0.saturating_add(day_nanos.saturating_mul(days.into()));
@@ -132,7 +133,7 @@ fn moves<'a>(
 }
 
 impl Lifecycle {
-    /// What keys begin with that rules about versions can match, in order, none of them within another.
+    /// The key prefixes of rules about versions, in order, none of them within another.
     pub(super) fn prefixes(&self) -> Vec<&str> {
         let rules = self.rules.iter().filter(|rule| rule.enabled);
         let rules = rules.filter(|rule| {
@@ -150,7 +151,7 @@ impl Lifecycle {
         prefixes
     }
 
-    /// What is due for a version; expiration comes before moves.
+    /// The action that is due for a version. Expiration takes precedence over moves.
     pub(super) fn due(
         &self,
         seen: &EvaluatedVersion<'_>,
@@ -183,8 +184,8 @@ impl Lifecycle {
         })
     }
 
-    /// When an upload that began at `initiated` is given up, and by which rule, for those who go on
-    /// with it: in real days, as [`Lifecycle::expiry`].
+    /// The time when an upload that began at `initiated` is given up, and the rule, for clients
+    /// that continue it. Days have their real length, as in [`Lifecycle::expiry`].
     #[must_use]
     pub fn abort(&self, key: &str, initiated: Timestamp) -> Option<Expiry> {
         let rules = self.rules.iter().filter(|rule| rule.enabled);
@@ -198,8 +199,8 @@ impl Lifecycle {
             })
     }
 
-    /// When a current version expires, for its readers: days are real ones here, however long they
-    /// last in a test.
+    /// The time when a current version expires, for its readers. Days have their real length, also
+    /// in tests.
     #[must_use]
     pub fn expiry(&self, key: &str, version: &VersionRecord) -> Option<Expiry> {
         let seen = EvaluatedVersion {

@@ -1,7 +1,7 @@
-//! Lifecycle: what expires in a bucket, and when.
+//! Lifecycle: rules for the expiry and the moves of a bucket's objects.
 //!
-//! [`rules`] are a document of the bucket; [`evaluation`] says what they mean for a version, and knows no
-//! catalog; [`scan`] walks the buckets that have rules and does what is due.
+//! [`rules`] are a document of the bucket. [`evaluation`] applies them to a version, without the
+//! catalog. [`scan`] walks the buckets with rules and does the actions that are due.
 
 mod abandoned_uploads;
 mod evaluation;
@@ -27,25 +27,24 @@ use crate::api::BucketRef;
 /// How lifecycle is done.
 #[derive(Clone, Debug)]
 pub struct LifecycleConfig {
-    /// How long a day lasts. Another length than a day is for tests: then nothing is rounded to
-    /// midnight.
+    /// Length of a day. Another length is for tests: then times are not rounded to midnight.
     pub day: Duration,
-    /// Names of storage classes beside `STANDARD` that objects may have, and the numbers of the pools that
-    /// their bytes are in; `None` is the main one. `STANDARD` may be among them, for its pool.
+    /// Storage classes beside `STANDARD` that objects may have, with the numbers of their pools;
+    /// `None` is the main one. `STANDARD` may be included, for its pool.
     pub classes: BTreeMap<String, Option<u16>>,
-    /// How long after its last part an upload ends that nobody completes; a rule of the bucket may end it
+    /// Time after its last part when an incomplete upload ends. A rule of the bucket may end it
     /// earlier.
     pub uploads_expire_after: Duration,
-    /// Whether Amazon's names are refused where `classes` does not have them. Else they are labels: what has
-    /// one is where `STANDARD` is.
+    /// Whether Amazon's names are refused if `classes` does not have them. If not, they are labels:
+    /// an object with one is stored in the pool of `STANDARD`.
     pub strict_classes: bool,
 }
 
-/// How long uploads wait for their next part unless configured otherwise.
+/// The default time that uploads wait for their next part.
 pub const UPLOADS_EXPIRE_AFTER: Duration = Duration::from_secs(7 * 86_400);
 
-/// Amazon's names of storage classes beside `STANDARD`, as clients may ask for them (S3 API reference,
-/// "StorageClass"). Those of special buckets and file systems are not among them.
+/// Amazon's names of storage classes beside `STANDARD` that clients may send (S3 API reference,
+/// "StorageClass"). Those of special buckets and file systems are not included.
 const AMAZON: [&str; 7] = [
     "REDUCED_REDUNDANCY",
     "STANDARD_IA",
@@ -79,8 +78,9 @@ impl LifecycleConfig {
             || (!self.strict_classes && AMAZON.contains(&class))
     }
 
-    /// The number of the pool of a storage class, `None` for the main one. What has no class is `STANDARD`,
-    /// and a class that is only a label is where that is.
+    /// The number of the pool of a storage class, `None` for the main one. Objects without a class
+    /// are `STANDARD`. A class that is configured without a pool uses the main one. A class that is
+    /// not configured uses the pool of `STANDARD`.
     #[must_use]
     pub fn pool_of(&self, class: Option<&str>) -> Option<u16> {
         let class = class.unwrap_or(STANDARD);
@@ -95,7 +95,7 @@ impl LifecycleConfig {
 pub const STANDARD: &str = "STANDARD";
 
 impl Store {
-    /// Sets what expires in a bucket, in place of what is set.
+    /// Sets the lifecycle rules of a bucket, and replaces existing ones.
     ///
     /// # Errors
     /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`]; those of

@@ -8,11 +8,12 @@ pub const RULES_MAX: usize = 1000;
 /// Longest id of a rule, in characters.
 pub const ID_CHARS_MAX: usize = 255;
 
-/// What expires in a bucket.
+/// The lifecycle rules of a bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Lifecycle {
-    /// Each for itself; where several speak of a version, the first that is due counts.
+    /// The rules. Each applies by itself; if several match a version, the first that is due
+    /// applies.
     #[n(0)]
     pub rules: Vec<Rule>,
 }
@@ -29,7 +30,7 @@ pub struct Rule {
     /// Whether it counts.
     #[n(1)]
     pub enabled: bool,
-    /// What it is about.
+    /// The versions that the rule covers.
     #[n(2)]
     pub filter: Filter,
     /// When current versions expire.
@@ -41,15 +42,15 @@ pub struct Rule {
     /// Days after which an upload in parts is given up.
     #[n(5)]
     pub abort_days: Option<u32>,
-    /// Where current versions move.
+    /// Transitions of current versions.
     #[n(6)]
     pub transitions: Vec<Transition>,
-    /// Where older versions move.
+    /// Transitions of older versions.
     #[n(7)]
     pub noncurrent_transitions: Vec<NoncurrentTransition>,
 }
 
-/// What a rule is about: all of these together.
+/// The versions that a rule covers. All fields must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Filter {
@@ -95,7 +96,7 @@ pub enum Expiration {
     /// From a day on.
     #[n(1)]
     Date(#[n(0)] Timestamp),
-    /// Only delete markers behind which nothing stands any more; `false` says nothing.
+    /// Only delete markers without older versions; `false` has no effect.
     #[n(2)]
     Marker(#[n(0)] bool),
 }
@@ -112,7 +113,7 @@ pub struct NoncurrentExpiration {
     pub keep: Option<u32>,
 }
 
-/// Where current versions move.
+/// A transition of current versions to another class.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Transition {
@@ -127,7 +128,7 @@ pub struct Transition {
     pub class: String,
 }
 
-/// Where older versions move.
+/// A transition of older versions to another class.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct NoncurrentTransition {
@@ -143,10 +144,10 @@ pub struct NoncurrentTransition {
 }
 
 impl Lifecycle {
-    /// Whether the rules make sense; what is merely malformed is the front's to refuse.
+    /// Checks whether the rules make sense. Syntax is checked by the front.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`], saying what is wrong.
+    /// [`ErrorKind::InvalidArgument`] with the reason.
     pub fn check(&self, known_class: impl Fn(&str) -> bool) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
         if self.rules.is_empty() || self.rules.len() > RULES_MAX {

@@ -1,18 +1,18 @@
-//! The scanner: walks the buckets that have rules and does what is due.
+//! The scanner: walks the buckets with rules and applies the actions that are due.
 //!
-//! One bucket after the other, one page of versions after the other, only under the prefixes that
-//! rules name, so memory does not grow with what is stored, and a rule costs what it is about;
-//! between pages it rests for as long as the page took and longer, so that it takes at most a
-//! quarter of a core. What is due is done in batches, each of which requires the versions to be the
-//! very ones that were judged: who writes meanwhile is not undone.
+//! It reads one bucket after the other, one page of versions after the other, and only under the
+//! prefixes that rules name. So memory does not grow with the stored data, and a rule costs only
+//! the objects that it covers. Between pages it sleeps at least three times as long as the page
+//! took, so it uses at most a quarter of a core. Actions are done in batches. Each batch requires
+//! the versions to be unchanged since they were judged, so a concurrent write is not undone.
 //!
-//! Moves to another pool keep to a rate of their own, that of repair, and take what is due to expire elsewhere
-//! nothing of its time: a pass moves for as long as passes are apart and leaves the rest to the next one, which
-//! follows at once then.
+//! Moves to another pool have a rate limit of their own, the same as repair. They do not delay
+//! expiration: a pass moves objects for at most the interval between passes, and leaves the rest to
+//! the next pass, which then follows at once.
 //!
 //! # Crashes
-//! How far a pass is stands in the catalog, every half minute; a restart goes on there. Doing what is
-//! due twice is harmless: the second time there is nothing due.
+//! The position of a pass is stored in the catalog every half minute, and a restart continues
+//! there. Repeating an action is harmless: the second time nothing is due.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,9 +37,9 @@ use crate::copy::is_in_pool;
 use crate::document::{DocumentKind, document_of};
 use crate::{Inner, SharedStore};
 
-/// Versions or uploads looked at in one scan; few in tests, so that keys lie across pages.
+/// Versions or uploads read in one scan; few in tests, so that keys span pages.
 pub(super) const PAGE: usize = if cfg!(test) { 3 } else { 1000 };
-/// Buckets looked at in one scan.
+/// Buckets read in one scan.
 pub(super) const BUCKETS: usize = 1000;
 /// How often progress is written down.
 const NOTE_EVERY: Duration = Duration::from_secs(30);
@@ -63,12 +63,12 @@ struct PassProgress {
     /// The bucket.
     #[n(1)]
     bucket: String,
-    /// The key that the pass was at: it is looked at again.
+    /// The key that the pass had reached. It is read again.
     #[n(2)]
     key: String,
 }
 
-/// What was seen of a key so far, across pages.
+/// The versions of a key seen so far, across pages.
 #[derive(Default)]
 struct History {
     key: String,
@@ -86,7 +86,7 @@ struct PendingVersion {
 }
 
 impl PendingVersion {
-    /// What is due; `last` says whether no older version of the key follows.
+    /// The action that is due. `last` says whether no older version of the key follows.
     fn evaluate(
         &self,
         rules: &Lifecycle,
@@ -112,7 +112,7 @@ impl PendingVersion {
     }
 }
 
-/// One version with what is due for it.
+/// One version with its due action.
 struct Task {
     key: ObjectKey,
     version: VersionRecord,
@@ -178,7 +178,7 @@ impl Inner {
         }
     }
 
-    /// All buckets once, from where an earlier pass was cut short.
+    /// Scans all buckets once, from the position of an interrupted pass.
     async fn pass(
         self: &Arc<Self>,
         from: Option<PassProgress>,
@@ -420,8 +420,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Moves versions to other storage classes, one after the other. What does not work now is due
-    /// again in the next pass.
+    /// Moves versions to other storage classes, one after the other. A failed move is due again in
+    /// the next pass.
     async fn move_all(
         self: &Arc<Self>,
         bucket: &Bucket,

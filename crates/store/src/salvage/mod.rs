@@ -1,28 +1,30 @@
-//! Salvage: what the blobs say of themselves goes into a catalog that does not know them.
+//! Salvage: objects that a catalog does not know are added to it from the descriptions in their
+//! blobs.
 //!
-//! All folders of blobs are walked on all disks at once, in the order of ids. A blob that the catalog
-//! names is only compared with what is there ([`mend`]). One that it does not name, and that can be
-//! younger than what the catalog was made of ([`RebuildMarker`]), is put together from its headers: a large
-//! object goes under its path at writing; a segment is read as a whole, its slots are found by their
-//! headers, each goes under its path, and then the segment gets its record, with all that no name
-//! leads to marked dead. Parts go to uploads under the ids that they had, and these are joined at the
-//! end where their numbers leave no gap ([`uploads`]).
+//! All folders of blobs are walked on all disks at once, in the order of ids. A blob that the
+//! catalog names is only compared with its files ([`mend`]). A blob that it does not name, and that
+//! can be younger than the source of the catalog ([`RebuildMarker`]), is reassembled from its headers. A
+//! large object gets the path at which it was written. A segment is read as a whole, and its slots
+//! are found by their headers. Each slot gets its path, and then the segment gets its record, in
+//! which slots without a name are marked dead. Parts go to uploads under their old ids. The uploads
+//! are joined at the end if their part numbers have no gap ([`uploads`]).
 //!
 //! Blobs themselves are never written to: only the catalog changes.
 //!
 //! # Crashes and repetition
-//! Each step is one batch. What was placed is named, so a repetition passes it by. A segment gets
-//! its record last: before that, all of its slots are looked at again, and those that have names keep
-//! them. That nothing is swept meanwhile, [`RebuildMarker`] in the catalog sees to; it goes when everything
-//! could be looked at.
+//! Each step is one batch. Restored objects have a name, so a repetition skips them. A segment gets
+//! its record last: before that, all of its slots are inspected again, and those with names keep
+//! them. While [`RebuildMarker`] is in the catalog, nothing is swept. It is removed when everything could
+//! be inspected.
 //!
-//! What a step changes is told just before it, and what is lost of a segment just before its record: a
-//! repetition would find neither again. So whoever keeps what is told, and counts what is told twice
-//! once, knows everything in the end.
+//! A change is reported just before it is made, and the loss in a segment just before the segment's
+//! record is written: a repetition would find neither again. So a receiver that keeps all reports,
+//! and counts a repeated report once, knows everything at the end.
 //!
-//! # What cannot be known
-//! Names given later than the bytes (renames, copies), what was deleted since, tags, users' names and
-//! keys, who owned a bucket, objects without content, and what was not sealed.
+//! # Limits
+//! Some facts cannot be recovered: names given later than the bytes (renames, copies), deletions
+//! since then, tags, users' names and keys, owners of buckets, objects without content, and
+//! unsealed data.
 //!
 //! Memory: a segment, the names of one folder, users and buckets, and blobs that wait to be freed.
 
@@ -63,7 +65,7 @@ pub(crate) const ID_GAP: u64 = 1 << 32;
 /// Blobs whose ids differ in the last bits share a folder.
 const SHELF_BITS: u32 = 12;
 
-/// Contents placed at once: they share journal writes.
+/// Contents restored at once, which share journal writes.
 const AT_ONCE: usize = 64;
 
 /// Blobs to be freed that are read at once.
@@ -72,39 +74,40 @@ const QUEUED_AT_ONCE: usize = 1024;
 /// Bytes of a segment read at once.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// What is tried where a window cannot be read.
+/// The size of a read where a window cannot be read.
 const STEP_BYTES: u64 = 4096;
 
-/// How long a blob may have been under way when the source of the catalog was taken, in
-/// nanoseconds: what was begun earlier and is not named is a leftover.
+/// Longest time, in nanoseconds, that a write may have been in progress when the source of the
+/// catalog was taken. An older blob without a name is a leftover.
 const UNDER_WAY: u64 = 24 * 3600 * 1_000_000_000;
 
 /// How to salvage.
 pub struct Salvage<'r> {
     /// Whether anything is changed; otherwise it is only said what would be.
     pub write: bool,
-    /// Whether what the catalog does not know is put back, or only told.
+    /// Whether objects that the catalog does not know are put back, or only reported.
     pub place: bool,
-    /// What the catalog was made of, where it does not say so itself: for a look ahead.
+    /// The source of the catalog, for a dry run on a catalog that does not record it.
     pub assume: Option<RebuildMarker>,
-    /// Whether it is settled at the end that the catalog has all there is; otherwise the caller does
-    /// that, when it has told what came of this.
+    /// Whether to record at the end that the catalog is complete. If not, the caller does so after
+    /// it has reported the result.
     pub settle: bool,
-    /// Is told everything.
+    /// Receives all reports.
     pub report: &'r mut dyn ProgressReporter,
 }
 
-/// What came of a salvage.
+/// The result of a salvage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SalvageReport {
-    /// How often what was found.
+    /// The counts of the findings.
     pub totals: SalvageTotals,
-    /// Whether everything could be looked at, so that what is not named may be swept from now on.
+    /// Whether everything could be inspected, so that blobs without a name may be swept from now
+    /// on.
     pub settled: bool,
 }
 
 impl Store {
-    /// What the catalog was made of, while that is not settled.
+    /// The record of the source of the catalog, until salvage is complete or given up.
     ///
     /// # Errors
     /// Those of the catalog; [`ErrorKind::Corrupt`] for a record of a newer release.
@@ -112,8 +115,8 @@ impl Store {
         self.inner.rebuilt().await
     }
 
-    /// Settles that blobs which the catalog does not name are leftovers: they are removed by the
-    /// sweep from the next start on.
+    /// Decides that blobs without a name in the catalog are leftovers. The sweep removes them from
+    /// the next start on.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -129,8 +132,8 @@ impl Store {
         }
     }
 
-    /// Sees to it that no id is given again that was given under a catalog that knew more: all are
-    /// above what is found on the disks, with a gap. Call it before anything is written.
+    /// Ensures that no id is assigned twice, even if a former catalog assigned more: new ids are
+    /// above all that are found on the disks, with a gap. Call it before anything is written.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -138,11 +141,11 @@ impl Store {
         self.inner.raise_ids().await
     }
 
-    /// Salvages; see the module. The store must be served to nobody, and have no workers.
+    /// Salvages; see the module. The store must not be served, and must have no workers.
     ///
     /// # Errors
-    /// Those of the catalog and of its disks. What was done until then stays, and a repetition goes
-    /// on there.
+    /// Those of the catalog and of its disks. Completed steps stay, and a repetition continues
+    /// there.
     pub async fn salvage(&self, how: Salvage<'_>) -> Result<SalvageReport> {
         let rebuilt = self.inner.rebuilt().await?.or(how.assume);
         if how.write && rebuilt.is_some() {
@@ -504,7 +507,8 @@ fn encrypted(extent: Extent, description: &SalvageHeader) -> Extent {
     }
 }
 
-/// Places the contents of one path, one after the other; the stretches that a name leads to now.
+/// Restores the contents of one path, one after the other. Returns the ranges that names lead to
+/// now.
 async fn place_all(
     placer: &NameRestorer<'_>,
     segment: BlobId,
@@ -530,7 +534,7 @@ async fn place_all(
     Ok(named)
 }
 
-/// A name that nobody could have given: the path is damaged or of another time.
+/// Whether a name is impossible, because the path is damaged or from another release.
 fn is_bad_name(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -547,7 +551,7 @@ fn shelf_range(name: &str) -> Option<core::ops::Range<BlobId>> {
     Some(from..BlobId(from.0 + (1 << SHELF_BITS)))
 }
 
-/// What says in a catalog what it was made of.
+/// The catalog's entry about its source.
 pub(crate) fn rebuilt_entry(rebuilt: &RebuildMarker) -> (bytes::Bytes, bytes::Bytes) {
     (keys::rebuilt(), rebuilt.to_bytes().into())
 }

@@ -1,8 +1,8 @@
-//! Comparing what the catalog says of blobs with what is there.
+//! Comparing the catalog's records of blobs with the disks.
 //!
-//! A catalog that is older than the disks has old records: of blobs that were laid out anew or moved
-//! since, and of blobs that are gone. The first get the record that is true; shards that are nowhere
-//! are noted as bad, so that the ledger shows what cannot be read, and repair mends what can.
+//! A catalog that is older than the disks has outdated records: of blobs that were rewritten or
+//! moved since, and of blobs that are gone. The former get the correct record. Missing shards are
+//! recorded as bad, so that the ledger shows unreadable data, and repair mends the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::report::Finding;
 use super::{SalvageWalk, Shelves, shelf_range};
 use crate::upkeep::Encoding;
 
-/// Records looked at in one scan.
+/// Records read in one scan.
 const PAGE: usize = 512;
 
 impl SalvageWalk<'_> {

@@ -1,4 +1,4 @@
-//! What a salvage finds and does.
+//! Findings and actions of a salvage.
 
 use dewar_types::{BlobId, UploadId, VersionId};
 
@@ -17,7 +17,7 @@ pub enum Finding {
         /// Its bytes.
         size: u64,
     },
-    /// A content for whose path a newer one was found: it is kept under another.
+    /// Content with a newer content for the same path. It is kept under another key.
     Kept {
         /// Its path at writing.
         path: String,
@@ -25,7 +25,7 @@ pub enum Finding {
         version: VersionId,
         /// Its bytes.
         size: u64,
-        /// Where it is now.
+        /// The present place.
         now: String,
     },
     /// A part of an upload.
@@ -39,8 +39,8 @@ pub enum Finding {
         /// Its bytes.
         size: u64,
     },
-    /// An object was joined from the parts of an upload. Whether the upload had been completed, and
-    /// with all of these parts, is not known.
+    /// An object was joined from the parts of an upload. It is not known whether the upload had
+    /// been completed, and with which of the parts.
     Joined {
         /// Its path.
         path: String,
@@ -51,7 +51,7 @@ pub enum Finding {
         /// Its bytes.
         size: u64,
     },
-    /// An upload stays open: parts are lacking, or a newer content has its path.
+    /// An upload stays open: parts are missing, or a newer content has its path.
     Open {
         /// Its path.
         path: String,
@@ -60,8 +60,8 @@ pub enum Finding {
         /// Why it was not joined.
         why: String,
     },
-    /// Bytes that the catalog names elsewhere already, or a piece of an object that was joined
-    /// before: nothing is to be done.
+    /// Bytes that the catalog already names elsewhere, or a piece of an object that was joined
+    /// before. Nothing needs to be done.
     Known {
         /// The path at writing.
         path: String,
@@ -72,34 +72,34 @@ pub enum Finding {
     Lacking {
         /// The blob.
         blob: BlobId,
-        /// Of which object it is, as a shard that is left says; `None` for a segment, which has many,
-        /// and where no shard says it.
+        /// The path of the object, from a remaining shard; `None` for a segment, which has many
+        /// objects, and if no shard has a path.
         path: Option<String>,
-        /// What is lacking.
+        /// The missing part.
         why: String,
     },
-    /// Bytes of which nobody says whose they are, or that cannot be put anywhere.
+    /// Bytes without an owner in any description, or bytes that cannot be restored anywhere.
     Nameless {
         /// The blob or segment.
         blob: BlobId,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
     /// A stretch of a segment that cannot be read.
     Unreadable {
         /// The segment.
         blob: BlobId,
-        /// Where the stretch begins.
+        /// The start of the range.
         offset: u64,
         /// Its bytes.
         len: u64,
     },
-    /// The catalog had an outdated place for a blob; it has the right one now.
+    /// The catalog had an outdated place of a blob. The place was corrected.
     Mended {
         /// The blob.
         blob: BlobId,
     },
-    /// The catalog names a blob whose shards are not on the disks that are there.
+    /// The catalog names a blob whose shards are not on the present disks.
     Gone {
         /// The blob or segment.
         blob: BlobId,
@@ -108,31 +108,31 @@ pub enum Finding {
         /// Whether it can be read nevertheless.
         readable: bool,
     },
-    /// A disk that could not be looked at.
+    /// A disk that could not be inspected.
     Unread {
-        /// What it said.
+        /// The error.
         why: String,
     },
-    /// A user of whom only the number is known was made, so that what it owns has an owner.
+    /// A user was created of whom only the number is known, so that its objects have an owner.
     User {
         /// The name that it has now.
         name: String,
     },
-    /// A bucket was made. Whom it belonged to is not known: it is its first object's owner.
+    /// A bucket was created. Its former owner is not known. It gets the owner of its first object.
     Bucket {
         /// Its path.
         path: String,
     },
 }
 
-/// How often what was found.
+/// The counts of the findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SalvageTotals {
-    /// Blobs that were looked at.
+    /// Blobs that were inspected.
     pub blobs: u64,
     /// Of these, blobs that the catalog named already.
     pub known: u64,
-    /// Of these, blobs that nothing names and that are no newer than the catalog: leftovers.
+    /// Of these, leftovers: blobs without a name that are not newer than the catalog.
     pub leftover: u64,
     /// Objects put back under their path, joined ones included.
     pub objects: u64,
@@ -150,7 +150,7 @@ pub struct SalvageTotals {
     pub open: u64,
     /// Blobs of which too few shards are there.
     pub lacking: u64,
-    /// Contents of which nobody says whose they are.
+    /// Contents without a known owner.
     pub nameless: u64,
     /// Stretches of segments that cannot be read.
     pub unreadable: u64,
@@ -160,7 +160,7 @@ pub struct SalvageTotals {
     pub gone: u64,
     /// Blobs that the catalog names and that lack shards, but can be read.
     pub degraded: u64,
-    /// Disks that could not be looked at.
+    /// Disks that could not be inspected.
     pub unread: u64,
     /// Users of whom only the number is known.
     pub users: u64,
@@ -200,7 +200,7 @@ impl SalvageTotals {
     }
 }
 
-/// Tells what is found, and counts it.
+/// Reports and counts findings.
 pub(super) struct SalvageReporter<'r> {
     report: &'r mut dyn ProgressReporter,
     /// Whether all there is was salvaged.

@@ -1,11 +1,11 @@
-//! Putting found contents back under names.
+//! Restoring found contents under names.
 //!
-//! The path at writing gets the newest content that was found for it; what it held before, or an
-//! older content, is kept in a bucket of its own ([`KEPT_BUCKET`]) under a key that says path and
-//! version. So nothing that was found is given up, and repeating it changes nothing: each step is
-//! one batch, and what a name holds already is left alone.
+//! The path at writing gets the newest content that was found for it. Its earlier content, or an
+//! older found content, is kept in a separate bucket ([`KEPT_BUCKET`]) under a key with path and
+//! version. So no found content is given up. Repetition changes nothing: each step is one batch,
+//! and existing content of a name is left alone.
 //!
-//! Contents of one path must come one after the other; others may be placed at once.
+//! Contents of one path must be restored one after the other. Different paths may run concurrently.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,13 +29,13 @@ use crate::accounts::NewUser;
 use crate::info::full_checksum;
 use crate::salvage_header::{PartOf, SalvageHeader};
 
-/// Who the change log says it was. Uploads that a salvage opened are known by it.
+/// The actor in the change log. Uploads that a salvage opened are recognised by it.
 pub(super) const PRINCIPAL: &str = "salvage";
 
 /// Contents for whose path there is a newer one.
 pub const KEPT_BUCKET: &str = "dewar-salvaged";
 
-/// Whom [`KEPT_BUCKET`] belongs to.
+/// The owner of [`KEPT_BUCKET`].
 pub const KEPT_USER: &str = "dewar-salvage";
 
 /// Blobs of which it is remembered whether they can be read.
@@ -88,7 +88,7 @@ impl SalvagedContent<'_> {
 
 type BucketKey = (String, String);
 
-/// Gives names, and tells of each before it does.
+/// Gives names, and reports each before it does.
 pub(super) struct NameRestorer<'r> {
     pub(super) shared: SharedStore,
     /// Whether anything is changed.
@@ -126,17 +126,18 @@ impl<'r> NameRestorer<'r> {
         self.teller.lock().tell(findings);
     }
 
-    /// Tells that a blob is looked at.
+    /// Reports that a blob is inspected.
     pub(super) fn looks_at(&self, blob: BlobId) {
         self.teller.lock().looks_at(blob);
     }
 
-    /// How often what was told.
+    /// The counts of the reports.
     pub(super) fn totals(&self) -> SalvageTotals {
         self.teller.lock().totals
     }
 
-    /// Makes owner and bucket of a content if they are not there. One at a time.
+    /// Creates the owner and the bucket of a content if they do not exist. Only one call may run at
+    /// a time.
     pub(super) async fn prepare(&self, description: &SalvageHeader) -> Result<()> {
         let place = OriginalPath::of(&description.path)?;
         let owner = UserId(description.owner);
@@ -202,7 +203,8 @@ impl<'r> NameRestorer<'r> {
         self.buckets.lock().get(&key).cloned().flatten()
     }
 
-    /// Gives an object, or a part, its name; whether a name leads to exactly these bytes then.
+    /// Gives an object, or a part, its name. Returns whether a name leads to exactly these bytes
+    /// then.
     pub(super) async fn place(&self, content: &SalvagedContent<'_>) -> Result<bool> {
         let place = OriginalPath::of(&content.description.path)?;
         match content.description.part {
@@ -259,7 +261,7 @@ impl<'r> NameRestorer<'r> {
         Ok(true)
     }
 
-    /// What would become of an object whose path holds nothing yet.
+    /// The result for an object whose path does not exist yet.
     fn dry(&self, content: &SalvagedContent<'_>) -> bool {
         let d = content.description;
         let mut newest = self.newest.lock();
@@ -328,7 +330,7 @@ impl<'r> NameRestorer<'r> {
         Ok(())
     }
 
-    /// Keeps a content beside the names.
+    /// Keeps a content in the bucket for contents without a path of their own.
     async fn keep(&self, content: &SalvagedContent<'_>) -> Result<bool> {
         let d = content.description;
         if !self.write {
@@ -483,7 +485,8 @@ impl<'r> NameRestorer<'r> {
         Ok(true)
     }
 
-    /// Keeps what a path holds and says so, for a newer object that takes its place.
+    /// Keeps the present content of a path under another key and reports it, for a newer object
+    /// that replaces it.
     pub(super) async fn make_way(&self, bucket: &Bucket, key: &ObjectKey) -> Result<()> {
         if let Some(found) = self.shared.tree.lookup(bucket, key).await? {
             self.tell(&[displaced(bucket, key, &found)]);
@@ -541,7 +544,7 @@ impl<'r> NameRestorer<'r> {
     }
 }
 
-/// Who makes a change.
+/// The actor of a change.
 pub(super) fn actor(user: UserId) -> Actor<'static> {
     Actor {
         user,
@@ -582,7 +585,7 @@ fn kept(d: &SalvageHeader) -> Finding {
     }
 }
 
-/// What a path holds now, of which a newer content takes the place.
+/// The present content of a path that a newer content replaces.
 fn displaced(bucket: &Bucket, key: &ObjectKey, found: &FileLookup) -> Finding {
     let (path, current) = (bucket.path(key.as_str()), &found.file.current);
     Finding::Kept {
@@ -600,7 +603,7 @@ fn bucket_path(place: &OriginalPath) -> String {
     }
 }
 
-/// The key under which a content is kept; a path that is too long for it is left out.
+/// The key under which a content is kept. A path that is too long is left out.
 fn kept_key(path: &str, version: VersionId) -> Result<ObjectKey> {
     let full = format!("{}@{version}", path.trim_start_matches('/'));
     match ObjectKey::new(&full) {

@@ -1,29 +1,29 @@
 //! Finding the slots in the bytes of a segment whose catalog is lost.
 //!
-//! Slots stand one behind the other; between them may be holes (zeros) and stretches that cannot be
-//! read. Behind a header that verifies its object is stepped over, so that bytes of an object that
-//! look like a header are not taken for one.
+//! Slots follow one another. Between them may be holes (zeros) and unreadable ranges. The search
+//! skips the object behind a header that verifies, so that bytes of an object that look like a
+//! header are not taken for one.
 
 use bytes::Bytes;
 use dewar_data::segment::decode_slot;
 
-/// What a slot's header begins with.
+/// The first bytes of a slot's header.
 const MAGIC: &[u8] = b"DSlt";
 
 /// A slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SalvagedSlot {
-    /// Where it begins.
+    /// The start of the slot.
     pub(super) offset: u32,
     /// Bytes of its header.
     pub(super) header: u32,
     /// Bytes of it in all.
     pub(super) len: u32,
-    /// What the header says.
+    /// The description in the header.
     pub(super) description: Bytes,
 }
 
-/// A segment's bytes as far as they can be read; what cannot is zeros.
+/// A segment's bytes as far as they can be read. Unreadable ones are zeros.
 #[derive(Debug, Default)]
 pub(super) struct SegmentBytes {
     pub(super) bytes: Vec<u8>,

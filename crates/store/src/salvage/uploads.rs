@@ -1,8 +1,9 @@
-//! Joining the parts that were found of uploads.
+//! Joining the found parts of uploads.
 //!
-//! Nothing on the disks says whether an upload was completed, or with which of its parts. Most were,
-//! with all of them; so an upload whose parts are numbered from 1 without a gap becomes an object, as
-//! old as its newest part. Any other stays open, to be completed or aborted by whoever knows.
+//! The disks do not record whether an upload was completed, or with which of its parts. Most were
+//! completed with all parts. So an upload whose parts are numbered from 1 without a gap becomes an
+//! object, with the time of its newest part. Any other upload stays open. A user who knows it can
+//! complete or abort it.
 
 use dewar_meta::ns::record::{PartRecord, UploadRecord};
 use dewar_meta::ns::{

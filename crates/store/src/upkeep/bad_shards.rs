@@ -1,5 +1,5 @@
-//! What reads found bad and could not decode around: looked at as the scrub looks at it, and noted for
-//! repair and ledger where it is bad indeed.
+//! Shards that reads found bad and could not decode around. They are checked as the scrub checks
+//! shards, and recorded for repair and ledger if they are bad.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::corruption::CorruptionLog;
 use super::gc_queue::GcQueue;
 use crate::{Inner, SharedStore};
 
-/// Between one look and the next: what reads find meanwhile is looked at together, and named in the log as
-/// sparingly as what one pass of the scrub finds.
+/// The pause between two checks. Shards that reads find meanwhile are checked together, and logged
+/// with the same limit as a pass of the scrub.
 const REST: Duration = Duration::from_secs(5);
 
 /// Looks at suspects until it is dropped.

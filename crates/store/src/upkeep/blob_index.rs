@@ -1,4 +1,4 @@
-//! Every encoding of a blob that the catalog names, in the order of ids, and changing one.
+//! All encodings of blobs that the catalog names, in the order of ids, and changing one.
 
 use bytes::Bytes;
 use dewar_data::blob::{BlobRecord, KnownBadShards};
@@ -9,7 +9,7 @@ use dewar_types::{BlobId, Error, ErrorKind, Result, Timestamp};
 
 use crate::BlobTable;
 
-/// Where a record stands.
+/// The place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordLocation {
     /// In the table of blobs.
@@ -29,7 +29,7 @@ pub(crate) struct Encoding {
 #[derive(Debug, Default)]
 pub(crate) struct EncodingPage {
     pub(crate) encodings: Vec<Encoding>,
-    /// Where to go on; `None` at the end.
+    /// The position to continue from; `None` at the end.
     pub(crate) next: Option<BlobId>,
 }
 
@@ -115,7 +115,8 @@ impl BlobTable {
         Ok(None)
     }
 
-    /// What is known to be wrong with blobs from one on, by id, `limit` at most, and where to go on.
+    /// The known damage of blobs from one on, by id, `limit` at most, and the position to continue
+    /// from.
     pub(crate) async fn findings(
         &self,
         from: BlobId,
@@ -145,8 +146,8 @@ impl BlobTable {
         }
     }
 
-    /// Notes that a shard of an encoding is bad; whether that was not known. Nothing when the encoding
-    /// is another by now.
+    /// Records that a shard of an encoding is bad. Returns whether that is new. Does nothing if the
+    /// encoding has changed.
     pub(crate) async fn note(
         &self,
         encoding: &Encoding,
@@ -177,10 +178,11 @@ impl BlobTable {
         }
     }
 
-    /// Puts an encoding's new record in place; what is `left` of the findings stays on the queue.
+    /// Replaces the record of an encoding. The findings in `left` stay on the queue.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when record or findings are others by now; nothing was changed.
+    /// [`ErrorKind::Conflict`] when the record or the findings have changed; nothing was changed
+    /// then.
     pub(crate) async fn replaced(
         &self,
         was: &Encoding,
@@ -235,11 +237,12 @@ impl BlobTable {
         }
     }
 
-    /// Puts a record in place by which a shard is on another disk, where it was found good, or `bad` at
-    /// that time. Of the queue only what concerns this shard changes.
+    /// Replaces a record by one with a shard on another disk, where it was found good, or `bad` at
+    /// that time. In the queue only the entries about this shard change.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when record or findings are others by now; nothing was changed.
+    /// [`ErrorKind::Conflict`] when the record or the findings have changed; nothing was changed
+    /// then.
     pub(crate) async fn adopted(
         &self,
         was: &Encoding,

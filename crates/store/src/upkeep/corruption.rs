@@ -1,9 +1,9 @@
-//! Rot: shards that were read and did not verify. One that is not there at all is looked for and mended in the
-//! same way, and says nothing of its disk.
+//! Rot: shards that were read and did not verify. A missing shard is found and mended in the same
+//! way, but it does not count against its disk.
 //!
-//! How many were found on a disk since it joined stands in the catalog, so that it is not forgotten
-//! when they are mended: a disk that rots again and again is one to be replaced. The log names the
-//! first few of a pass on each disk, and says at its end how many there were.
+//! The catalog has the number of bad shards since the disk joined. So the number is kept when they
+//! are mended: replace a disk on which shards rot again and again. The log names the first few
+//! shards of a pass on each disk, and the total at its end.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ const NAMED_MAX: u64 = 5;
 /// Runs of bad pages that the log line of a shard names.
 const PAGES_NAMED_MAX: usize = 8;
 
-/// What was found bad on a disk since it joined the pool.
+/// The shards found bad on a disk since it joined the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct CorruptionStats {
@@ -39,10 +39,10 @@ pub struct CorruptionStats {
     pub last: Option<Timestamp>,
 }
 
-/// What one pass found.
+/// The findings of one pass.
 #[derive(Debug)]
 pub(super) struct CorruptionLog {
-    /// Who looked, for the log.
+    /// The reader, for the log.
     by: &'static str,
     found: BTreeMap<DiskId, u64>,
 }
@@ -55,7 +55,8 @@ impl CorruptionLog {
         }
     }
 
-    /// Notes a bad shard, for repair, for the disk's count unless it is only gone, and in the log.
+    /// Records a bad shard, for repair, in the disk's count unless the shard is only missing, and
+    /// in the log.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -149,7 +150,7 @@ fn parse(disk: DiskId, value: Option<&Bytes>) -> Result<CorruptionStats> {
 }
 
 impl Store {
-    /// What was found bad on a disk since it joined the pool.
+    /// The shards found bad on a disk since it joined the pool.
     ///
     /// # Errors
     /// Those of the catalog.

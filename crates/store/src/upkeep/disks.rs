@@ -1,8 +1,8 @@
-//! What was decided about disks: to be emptied, to be replaced, or lost for good.
+//! Decisions about disks: to be emptied, to be replaced, or lost for good.
 //!
-//! A disk that is replaced is emptied first, while the others and it can be read, and counts as removed
-//! once nothing is on it any more: [`Store::ripe`] says which are. That a disk takes another's place is
-//! noted together with the decision about the other, so that it is acted on once.
+//! A disk that is replaced is emptied first, while it and the others can be read. It counts as
+//! removed once nothing is on it any more: [`Store::ripe`] lists such disks. The replacement and
+//! the decision about the old disk are recorded together, so that it is acted on once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,8 +26,8 @@ pub(super) const DECISION: u8 = b'd';
 /// The kind of `D` record that says whose place a disk took.
 const REPLACED: u8 = b'r';
 
-/// Kinds of `D` records of one disk: the two above, [`RETURNED`], [`PROGRESS`], [`DOUBT`], its token and
-/// what was found bad on it.
+/// Kinds of `D` records of one disk: the two above, [`RETURNED`], [`PROGRESS`], [`DOUBT`], its
+/// token and the count of bad shards on it.
 const KINDS: usize = 7;
 
 /// Disks that decisions are kept about.
@@ -39,19 +39,20 @@ const NAMED_MAX: usize = 5;
 /// Blobs whose objects are looked for, to be named.
 const LOST_MAX: usize = 100_000;
 
-/// Records looked at in one scan.
+/// Records read in one scan.
 const PAGE: usize = 512;
 
-/// What was decided about a disk.
+/// A decision about a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Decision {
     /// Its shards move to others while it can be read; it takes no new ones.
     #[n(0)]
     Drain,
-    /// It is lost or taken away: what it held is rebuilt, and it is never used again.
+    /// It is lost or taken away: its data is rebuilt, and it is never used again.
     #[n(1)]
     Remove,
-    /// Another disk takes its place: it is drained, and removed when it is empty or away for too long.
+    /// Another disk replaces it: it is drained, and removed when it is empty or absent for too
+    /// long.
     #[n(2)]
     Replace,
 }
@@ -75,7 +76,7 @@ pub struct DiskLine {
     pub label: Option<String>,
     /// Whether it can be used; `None` when it was not found.
     pub state: Option<DiskState>,
-    /// What was decided about it.
+    /// The decision about the disk.
     pub decision: Option<Decision>,
     /// It was removed, is taken back, and has not been looked through yet.
     pub returning: bool,
@@ -90,7 +91,7 @@ pub struct DiskLine {
 }
 
 impl Inner {
-    /// Reads what was decided before.
+    /// Reads earlier decisions.
     pub(crate) async fn load_decisions(&self) -> Result<()> {
         let range = keys::disks();
         let scan = Scan {
@@ -169,7 +170,7 @@ impl Inner {
         .doubting(self.unverified(), self.settled())
     }
 
-    /// Disks that have been away for too long, as far as they were found once.
+    /// Disks that have been absent for too long, as far as they were ever found.
     fn out(&self) -> BTreeSet<DiskId> {
         let now = tokio::time::Instant::now();
         let mut since = self.upkeep.away_since.lock();
@@ -205,7 +206,7 @@ impl Inner {
         }
     }
 
-    /// Looks at every encoding with what is known to be wrong with it.
+    /// Calls a function with every encoding and its known damage.
     pub(super) async fn for_each_encoding(
         &self,
         mut look: impl FnMut(&Encoding, &dewar_data::blob::KnownBadShards),
@@ -225,7 +226,7 @@ impl Inner {
         }
     }
 
-    /// What is known to be wrong with some encodings, which are in the order of their ids.
+    /// The known damage of some encodings, which are in the order of their ids.
     pub(super) async fn findings_of(
         &self,
         encodings: &[Encoding],
@@ -247,7 +248,7 @@ impl Inner {
 }
 
 impl Decisions {
-    /// What was decided about a disk.
+    /// The decision about a disk.
     fn about(&self, disk: DiskId) -> Option<Decision> {
         if self.removed.contains(&disk) {
             Some(Decision::Remove)
@@ -267,8 +268,8 @@ impl Store {
     /// Decides about a disk, or takes a decision to drain it back (`None`).
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when removing it would lose something, which is named;
-    /// [`ErrorKind::NotFound`] for a disk that no folder and no record knows;
+    /// [`ErrorKind::Conflict`] when removing it would lose data, with its description;
+    /// [`ErrorKind::NotFound`] for a disk that no folder and no record names;
     /// [`ErrorKind::InvalidArgument`] for taking back a removal.
     pub async fn decide(&self, disk: DiskId, decision: Option<Decision>) -> Result<()> {
         self.decide_about(disk, decision, false).await
@@ -320,7 +321,7 @@ impl Store {
         inner.put_decision(batch).await
     }
 
-    /// Notes that a disk is removed, whatever is lost with it: the journal has given it up.
+    /// Records that a disk is removed, even if data is lost with it: the journal has given it up.
     pub(crate) async fn note_removed(&self, disk: DiskId) -> Result<()> {
         // Writing into a vector cannot fail.
         let value = minicbor::to_vec(Decision::Remove).unwrap_or_default();
@@ -332,8 +333,8 @@ impl Store {
         self.inner.put_decision(batch).await
     }
 
-    /// A disk takes the place of another, which is emptied and then removed; done once for each new
-    /// disk, so that it may be said again.
+    /// Replaces a disk by another: the old one is emptied and then removed. It takes effect once
+    /// for each new disk, so the call may be repeated.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -359,15 +360,15 @@ impl Store {
         inner.put_decision(batch).await
     }
 
-    /// The layout that content of a pool is written in now, and the one in which it would be written
-    /// without a disk; `None` where too few disks would take any.
+    /// The layout in which content of a pool is written now, and the one without a disk; `None` if
+    /// too few disks accept data.
     #[must_use]
     pub fn layouts_without(&self, pool: u16, disk: DiskId) -> (Option<Layout>, Option<Layout>) {
         self.inner.disks().layouts_without(pool, disk)
     }
 
-    /// The pool of a disk: as its identity says while it is there, else as the records of what is on it
-    /// do; `None` when nothing is.
+    /// The pool of a disk: from its identity while it is present, otherwise from the records of its
+    /// shards; `None` when it has none.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -385,7 +386,7 @@ impl Store {
         Ok(pool)
     }
 
-    /// Disks whose folder of shards was lost: what of it is left is being looked for.
+    /// Disks whose folder of shards was lost. Their remaining shards are being looked up.
     #[must_use]
     pub fn lost_shard_dirs(&self) -> BTreeSet<DiskId> {
         self.inner.lost_shard_dirs()
@@ -397,14 +398,14 @@ impl Store {
         self.inner.upkeep.decisions.lock().removed.clone()
     }
 
-    /// What was decided about a disk.
+    /// The decision about a disk.
     #[must_use]
     pub fn decision(&self, disk: DiskId) -> Option<Decision> {
         self.inner.upkeep.decisions.lock().about(disk)
     }
 
-    /// Disks that are being replaced and can be removed now, unless that would lose something:
-    /// nothing is on them any more, or they have been away for too long.
+    /// Disks that are being replaced and can be removed now, unless that would lose data: nothing
+    /// is on them any more, or they have been absent for too long.
     #[must_use]
     pub fn removable(&self) -> Vec<DiskId> {
         let inner = &self.inner;
@@ -417,8 +418,8 @@ impl Store {
             .collect()
     }
 
-    /// Refuses the removal of a disk without which something could not be read any more, and names
-    /// that.
+    /// Refuses the removal of a disk if data could not be read without it. The error describes the
+    /// data.
     ///
     /// # Errors
     /// As [`Store::decide`].
@@ -426,7 +427,8 @@ impl Store {
         self.refuse_loss(disk).await.map(|_| ())
     }
 
-    /// Whether everything could still be read without a disk; how many encodings have a part on it.
+    /// Checks whether everything could be read without a disk. Returns the number of encodings with
+    /// a part on it.
     async fn refuse_loss(&self, disk: DiskId) -> Result<u64> {
         let inner = &self.inner;
         inner.look_for_anchors().await;
@@ -464,7 +466,7 @@ impl Store {
         Ok(on_it)
     }
 
-    /// All disks that a folder or a record names, with what is on them.
+    /// All disks that a folder or a record names, with their content.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -521,8 +523,8 @@ impl Store {
     }
 }
 
-/// What would be lost without a disk: how much, the first few objects, and where the others stand. What is
-/// on disks in `unknown` may be there nevertheless.
+/// The data that would be lost without a disk: its amount, the first few objects, and the way to
+/// list the others. Shards on disks in `unknown` may exist nevertheless.
 fn refusal(
     disk: DiskId,
     blobs: u64,

@@ -1,7 +1,7 @@
 //! Blobs that nothing names any more and that wait to be freed, or are being freed.
 //!
-//! Bytes go before the record does, and a crash may come in between. What is not there of such a
-//! blob is not damage, and what is there of it needs no redundancy.
+//! Bytes are deleted before the record, and a crash may come in between. Missing shards of such a
+//! blob are not damage, and existing ones need no redundancy.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::Inner;
 /// Entries of the queue read in one scan.
 const PAGE: usize = 512;
 
-/// Blobs known at a time, the oldest: those are freed first. Some 16 MiB.
+/// Most blobs in memory, the oldest: those are freed first. About 16 MiB.
 const KNOWN_MAX: usize = 1 << 20;
 
 /// How long a queue that is longer is not read again.
@@ -27,7 +27,7 @@ const FULL_REST: Duration = Duration::from_secs(60);
 pub(super) struct GcQueue {
     blobs: BTreeSet<BlobId>,
     last: Option<UnreferencedBlob>,
-    /// When as many were known as can be: the next look begins anew, and costs as much.
+    /// The time when the memory limit was reached. The next search begins again, at the same cost.
     filled: Option<Instant>,
 }
 
@@ -64,7 +64,7 @@ impl GcQueue {
         self.blobs.contains(&blob)
     }
 
-    /// Whether a blob stands in the queue, which is read on for it.
+    /// Whether a blob is in the queue. The queue is read further for it.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -77,8 +77,8 @@ impl GcQueue {
 }
 
 impl Inner {
-    /// Whether bytes that an encoding lacks are missed: it may have been freed, or laid out anew, while
-    /// it was looked at, or be half freed since before a crash.
+    /// Whether missing bytes of an encoding are damage. The encoding may have been freed or
+    /// rewritten while it was read, or half freed before a crash.
     pub(super) async fn is_meant(
         &self,
         encoding: &Encoding,

@@ -1,9 +1,10 @@
-//! The redundancy ledger: how much could stand how many failures, proven by what was verified.
+//! The redundancy ledger: how much data survives how many failures, proven by the times of
+//! verification.
 //!
-//! It is counted from the records every time. A shard counts as good when its disk can be read now
-//! and nothing bad is known of it; its proof is the time when it was last written or read whole and
-//! found good. An encoding's proof is the oldest of its shards', a line's the oldest of its
-//! encodings': "all of this was good at that time, at the latest".
+//! It is computed from the records every time. A shard counts as good when its disk can be read now
+//! and no damage of it is known. Its proof is the time when it was last written, or read whole and
+//! found good. The proof of an encoding is the oldest of its shards', that of a line the oldest of
+//! its encodings': "all of this was good at that time, or later".
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,46 +27,45 @@ use crate::{Inner, Store};
 /// Objects that are named.
 pub(super) const NAMED_MAX: usize = 1000;
 
-/// Records looked at in one scan.
+/// Records read in one scan.
 const PAGE: usize = 512;
 
-/// How much stands how many failures.
+/// The redundancy ledger: amounts of data by the number of failures that they survive.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     /// When it was counted.
     pub counted: Timestamp,
-    /// Failures that the catalog is to survive, and the layout of at least one pool; that of no pool
-    /// survives more.
+    /// Failures that the catalog is to survive. It is the number of the safest pool's layout.
     pub full: i32,
     /// By failures left; negative means that it cannot be read now.
     pub lines: BTreeMap<i32, LedgerLine>,
-    /// Failures of disks that the catalog survives: its journal and its index, whichever is worse off.
-    /// Negative when some of it can be read from no disk.
+    /// Disk failures that the catalog survives: the smaller number of its journal and its index.
+    /// Negative if a part of it can be read from no disk.
     pub catalog: i32,
     /// Pieces of the catalog index that no disk has right.
     pub catalog_lost: u64,
-    /// The catalog was restored or rebuilt, and it is not settled what becomes of blobs that it does not
-    /// name: they are in no line.
+    /// Whether the catalog was restored or rebuilt, and it is not decided yet whether blobs without
+    /// a name are salvaged or given up. These blobs are in no line.
     pub unsettled: bool,
-    /// Why not all records could be looked at, where what is lost of the catalog is among them: what is
-    /// counted is what could be read.
+    /// The reason why not all records could be read, if it is lost data of the catalog. The counts
+    /// cover the part that was read.
     pub unread: Option<String>,
-    /// Bytes of small objects that stand in the journal only, as safe as the catalog.
+    /// Bytes of small objects that are only in the journal, as safe as the catalog.
     pub unsealed_bytes: u64,
-    /// Blobs that nothing names any more and that are not freed yet: they are in no line, and what is
-    /// gone of them already is not bad.
+    /// Blobs without a name that are not freed yet. They are in no line, and their missing shards
+    /// are not damage.
     pub freeing: PendingFree,
-    /// Objects below full redundancy, the worst first, about [`NAMED_MAX`] of them where there are more.
-    /// Only when asked for.
+    /// Objects below full redundancy, the worst first, about [`NAMED_MAX`] if there are more. Only
+    /// when asked for.
     pub at_risk: Vec<ObjectAtRisk>,
     /// Whether there were more.
     pub more: bool,
-    /// Shards, pieces of the catalog index and files of the journal that were read for this ledger and found bad; only when
-    /// everything was read.
+    /// Shards, pieces of the catalog index and files of the journal that were read for this ledger
+    /// and found bad. Only when everything was read.
     pub found_bad: u64,
 }
 
-/// What waits to be freed.
+/// Blobs that wait to be freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingFree {
     /// Blobs.
@@ -81,16 +81,17 @@ pub struct LedgerLine {
     pub blobs: u64,
     /// Their content in bytes.
     pub bytes: u64,
-    /// Of the blobs, those with fewer failures left than the layouts of their pools are to survive.
+    /// Of the blobs, those that survive fewer failures than the layouts of their pools are to
+    /// survive.
     pub lacking: u64,
     /// Objects; only when asked for.
     pub objects: Option<u64>,
-    /// Everything in this line was good at this time or later; `None` if for something no time is
+    /// Everything in this line was good at this time or later; `None` if for some of it no time is
     /// known.
     pub proven: Option<Timestamp>,
 }
 
-/// An object that could be lost to fewer failures than the layout is to survive.
+/// An object that survives fewer failures than the layout is to survive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectAtRisk {
     /// Failures left; negative when it cannot be read now.
@@ -99,7 +100,7 @@ pub struct ObjectAtRisk {
     pub path: String,
 }
 
-/// What a ledger takes into account.
+/// The data that a ledger is computed from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerDepth {
     /// Objects are counted and those at risk named: all names are read.
@@ -109,13 +110,13 @@ pub struct LedgerDepth {
 }
 
 impl Store {
-    /// Failures of disks that the catalog survives now: as [`Ledger::catalog`].
+    /// Disk failures that the catalog survives now, as [`Ledger::catalog`].
     #[must_use]
     pub fn catalog_margin(&self) -> i32 {
         self.inner.table.catalog_margin()
     }
 
-    /// Goes on without what is lost of the catalog; whatever else is wrong stays an error.
+    /// Continues without lost data of the catalog. Other errors are returned.
     fn go_on_without<T: Default>(&self, counted: Result<T>, ledger: &mut Ledger) -> Result<T> {
         match counted {
             Err(error)
@@ -128,7 +129,7 @@ impl Store {
         }
     }
 
-    /// Counts the ledger anew. `progress` counts the blobs that were read.
+    /// Computes the ledger again. `progress` counts the blobs that were read.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -136,7 +137,7 @@ impl Store {
         Ok(self.check(depth, progress).await?.0)
     }
 
-    /// The same, and the objects below full redundancy that the ledger does not name.
+    /// The same, and the objects below full redundancy that the ledger does not list.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -206,15 +207,16 @@ impl Store {
 }
 
 impl Inner {
-    /// Disks that can be read, with how often each returned: who is in this twice was not away between.
+    /// Readable disks, with the number of their returns. A disk with the same number in two such
+    /// maps was not absent in between.
     fn steady(&self) -> BTreeMap<DiskId, u32> {
         let members = self.blobs.pool().members();
         let there = members.filter_map(|member| Some((member.id, member.disk.state().returns()?)));
         there.collect()
     }
 
-    /// All that is on the disks `read` was read since [`Ledger::counted`]; on those `trusted`, which were in
-    /// doubt, as well.
+    /// Counts encodings. Everything on the disks `read` was read since [`Ledger::counted`]; on the
+    /// disks `trusted`, which were in doubt, as well.
     async fn count_encodings(
         &self,
         ledger: &mut Ledger,
@@ -272,8 +274,8 @@ impl Inner {
         Ok(margins)
     }
 
-    /// Reads every shard from its medium, disk by disk in the order of the records, and notes what
-    /// is bad: how much, and the disks of which all that there was could be read.
+    /// Reads every shard from its medium, disk by disk in the order of the records, and records
+    /// damage. Returns the number of bad shards, and the disks that could be read completely.
     async fn read_everything(
         &self,
         freeing: &mut GcQueue,
@@ -343,8 +345,8 @@ impl Inner {
         Ok(unread)
     }
 
-    /// Counts objects by what they have left; the numbers of failures left of which some should survive
-    /// more.
+    /// Counts objects by the failures that they survive. Returns the numbers of failures of objects
+    /// at risk.
     async fn count_objects(&self, ledger: &mut Ledger, margins: &Margins) -> Result<BTreeSet<i32>> {
         let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
         let mut lacking = BTreeSet::new();

@@ -1,21 +1,24 @@
-//! Upkeep: what keeps stored bytes as safe as they were promised to be.
+//! Upkeep: background work that keeps the promised redundancy of stored data.
 //!
-//! - **Scrub** reads every shard from its medium, disk by disk, and notes what does not verify.
-//! - **Suspects** are shards that reads found bad beyond what they could decode: noted likewise.
+//! - **Scrub** reads every shard from its medium, disk by disk, and records those that do not
+//!   verify.
+//! - **Suspects** are shards that a read found bad and could not decode around. They are recorded
+//!   likewise.
 //! - **Presence** notices when the folder of shards of a disk was removed or replaced.
-//! - **Tokens** tell an old copy of a disk that was put back.
-//! - **Repair** writes shards again, in place or on another disk, and encodes blobs anew whose layout
-//!   is not that of the disks that live; what could stand the fewest further failures first.
-//! - **The ledger** counts what could stand how many failures, from the records and from what was
-//!   verified when; never from an empty queue.
+//! - **Tokens** detect a disk that was replaced by an old copy of itself.
+//! - **Repair** writes shards again, in place or on another disk, and encodes blobs anew if their
+//!   layout does not fit the online disks. Blobs that survive the fewest further failures come
+//!   first.
+//! - **The ledger** counts how much data survives how many failures. It uses the records and the
+//!   times of verification, never an empty queue.
 //!
-//! The truth is the catalog: the records say where shards should be, the repair queue which of
-//! those are known to be bad, and `D` keys what was decided about disks and how far each scrub is.
-//! Nothing here keeps a list in memory that grows with what is stored.
+//! The truth is the catalog: the records have the places of shards, the repair queue has the known
+//! bad ones, and `D` keys have the decisions about disks and the position of each scrub. Nothing
+//! here keeps a list in memory that grows with what is stored.
 //!
 //! # Crashes
-//! New shards are durable before a record names them, and old files go after it (invariant I1). A
-//! repair that is cut short leaves files that the sweep collects; the queue still names the blob.
+//! New shards are durable before a record names them, and old files go after it (invariant I1). An
+//! interrupted repair leaves files that the sweep collects; the queue still names the blob.
 
 mod bad_shards;
 mod blob_index;
@@ -88,30 +91,30 @@ impl Default for UpkeepConfig {
     }
 }
 
-/// What upkeep knows that the catalog need not.
+/// State of upkeep that the catalog need not have.
 pub(crate) struct Upkeep {
     config: UpkeepConfig,
     demand: Arc<ClientLoad>,
     pub(crate) repair_pace: Pace,
     /// Something may have to be repaired.
     cue: Notify,
-    /// All records have to be looked at, not only the queue.
+    /// Whether all records must be read, not only the queue.
     survey_due: AtomicBool,
-    /// Blobs whose files are being written or removed: one hand on each at a time.
+    /// Blobs whose files are being written or removed: only one task may work on each.
     working: Mutex<BTreeSet<BlobId>>,
     decisions: Mutex<disks::Decisions>,
     /// Disks to be swept again although nothing about them changed.
     to_sweep: Mutex<BTreeSet<DiskId>>,
-    /// Disks to be emptied on which the last look at all records found nothing.
+    /// Disks to be emptied on which the last pass over all records found nothing.
     emptied: Mutex<BTreeSet<DiskId>>,
     away_since: Mutex<BTreeMap<DiskId, Instant>>,
-    /// What is known of the folders of shards.
+    /// The state of the folders of shards.
     presence: Mutex<BTreeMap<DiskId, presence::Presence>>,
-    /// What is known of the tokens of disks.
+    /// The state of the tokens of disks.
     tokens: Mutex<stale_disk::Tokens>,
-    /// Disks that are compared, or that no doubt is left about, one at a time.
+    /// Held while disks are compared, or while a doubt is ended: one at a time.
     comparing: tokio::sync::Mutex<()>,
-    /// Disks that are not what they were, with what has not been read since.
+    /// Disks in doubt, with the shards that have not been read since.
     unverified: Mutex<BTreeMap<DiskId, stale_disk::UnverifiedBlobs>>,
     repair: Mutex<RepairStatus>,
     told: Mutex<repair::RepairLog>,
@@ -174,18 +177,18 @@ impl Upkeep {
         new.then(|| RepairGuard { upkeep: self, blob })
     }
 
-    /// Disks or decisions changed: everything has to be looked at.
+    /// Reports that disks or decisions have changed, so that all records are read again.
     pub(crate) fn wake(&self) {
         self.survey_due.store(true, Ordering::Relaxed);
         self.cue.notify_one();
     }
 
-    /// Whether the files of a disk may be swept: not while what is on it has not been looked through.
+    /// Whether files of a disk may be swept: not before its content has been searched.
     pub(crate) fn may_sweep(&self, disk: DiskId) -> bool {
         !self.decisions.lock().returned.contains(&disk)
     }
 
-    /// Whether a disk is to be swept again, told once.
+    /// Whether a disk is to be swept again; returned once.
     pub(crate) fn sweeps_again(&self, disk: DiskId) -> bool {
         self.to_sweep.lock().remove(&disk)
     }

@@ -1,18 +1,20 @@
-//! Whether the folder of shards on each disk is the one in which all shards of the records were.
+//! Presence: whether the folder of shards on each disk is still the one with all shards of the
+//! records.
 //!
-//! Somebody may remove or move `blobs` away while it is in use: nothing fails, files that are open can
-//! be read, new ones make a new folder, and what was in the old one is gone. So there is an *anchor*,
-//! a file in it that says: what the records place here was here. It is kept open and looked for every
-//! few seconds, which costs a system call. Without it the disk is in *doubt*: its shards count as not
-//! there until all have been looked for by name (none is read); those that are not there are
-//! noted as bad, for repair. When a look at all finds nothing new, the anchor is put (back).
+//! Somebody may remove or move `blobs` away while it is in use. Then nothing fails at first: open
+//! files can be read, and new ones make a new folder. But the old shards are gone. So the folder
+//! has an *anchor*, a file which says that all shards of the records were here. It is kept open and
+//! checked every few seconds, which costs a system call. Without it the disk is in *doubt*: its
+//! shards count as missing until all have been looked up by name (none is read). Missing ones are
+//! recorded as bad, for repair. When a complete search finds nothing new, the anchor is written
+//! (again).
 //!
-//! A disk on which there never was an anchor, but is a folder, is looked at in the same way and counts
-//! meanwhile: it comes from a version that made none.
+//! A disk that has a folder but never had an anchor comes from an earlier version. It is searched
+//! in the same way, and its shards count meanwhile.
 //!
 //! # Crash cases
-//! Findings stand in the catalog before the anchor is put. The file [`DOUBTED`] keeps the doubt over a
-//! restart where the folder has been made again since.
+//! Findings are in the catalog before the anchor is written. The file [`DOUBTED`] keeps the doubt
+//! over a restart if the folder has been made again since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,23 +44,23 @@ pub(super) const DOUBTED: &str = "blobs/doubted";
 /// How often the anchors are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// How long a decision waits for what is on all disks to be known.
+/// Longest time that a decision waits until the content of all disks is known.
 const KNOWN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often it is looked meanwhile.
 const KNOWN_PAUSE: Duration = Duration::from_millis(100);
 
-/// Records looked at in one scan.
+/// Records read in one scan.
 const PAGE: usize = 512;
 
 /// Findings that are noted at a time: they share syncs.
 const NOTES: usize = 64;
 
-/// What is known of the folder of shards on a disk.
+/// The state of the folder of shards on a disk.
 #[derive(Debug)]
 pub(super) struct Presence {
     disk: Arc<dyn Disk>,
-    /// Absences of the disk so far: after one all is looked at again.
+    /// Absences of the disk so far. After a further one everything is checked again.
     returns: u32,
     known: FolderCheck,
 }
@@ -148,8 +150,8 @@ impl Inner {
         lost_shard_dirs.map(|(disk, _)| *disk).collect()
     }
 
-    /// Looks for the anchor, and at the token, on disks that were not looked at yet: for a ledger that is
-    /// asked for before the workers have, or while none run.
+    /// Checks the anchor and the token of disks that were not checked yet, for a ledger that is
+    /// requested before the workers have done so, or while none run.
     pub(super) async fn look_for_anchors(&self) {
         for member in self.blobs.pool().members() {
             let known = self.upkeep.presence.lock().contains_key(&member.id);
@@ -163,8 +165,8 @@ impl Inner {
         }
     }
 
-    /// Waits for a while until it is known of each disk what is on it, which takes moments after a start
-    /// that follows a crash; the disks of which it is not known then.
+    /// Waits for a while until the content of each disk is known, which takes moments after a start
+    /// that follows a crash. Returns the disks whose content is still unknown.
     pub(super) async fn wait_until_known(&self) -> BTreeSet<DiskId> {
         let began = Instant::now();
         loop {
@@ -177,7 +179,7 @@ impl Inner {
         }
     }
 
-    /// Looks for the anchor on a disk; whether what is on it is in doubt.
+    /// Checks the anchor of a disk; returns whether its content is in doubt.
     async fn look_for_anchor(&self, member: &Member) -> bool {
         let (DiskState::Online { returns } | DiskState::ReadOnly { returns }) = member.disk.state()
         else {
@@ -235,8 +237,8 @@ impl Inner {
         self.upkeep.presence.lock().insert(member.id, presence);
     }
 
-    /// Looks for everything that should be on a disk, until nothing more is found to be gone; then puts
-    /// the anchor.
+    /// Looks up all shards that should be on a disk, until no more missing ones are found. Then
+    /// writes the anchor.
     async fn settle_doubt(&self, member: &Member) -> Result<()> {
         let (DiskState::Online { returns } | DiskState::ReadOnly { returns }) = member.disk.state()
         else {
@@ -295,8 +297,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Notes the shards that records place on a disk and that are not there, of blobs from one on; how
-    /// many are news.
+    /// Records missing shards of a disk, of blobs from one on. Returns the number of those that
+    /// were not known before.
     pub(super) async fn note_absent(&self, member: &Member, mut from: BlobId) -> Result<u64> {
         let mut listed = ShardListing::default();
         let mut found = 0;
@@ -342,7 +344,7 @@ impl Inner {
     }
 }
 
-/// What a disk says of itself that was not looked at before.
+/// The first check of a disk's own files.
 async fn first_look(disk: &dyn Disk) -> Result<FolderCheck, DiskError> {
     let is_there = |opened: Result<Arc<dyn DiskFile>, DiskError>| match opened {
         Ok(file) => Ok(Some(file)),
@@ -372,7 +374,7 @@ async fn put(disk: &dyn Disk, path: &str) -> Result<Arc<dyn DiskFile>, DiskError
     Ok(file)
 }
 
-/// Removes a file that may not be there, durably.
+/// Removes a file durably, if it exists.
 async fn take_off(disk: &dyn Disk, path: &str) -> Result<(), DiskError> {
     match disk.remove(path).await {
         Err(error) if error.kind() == DiskErrorKind::NotFound => Ok(()),

@@ -1,15 +1,16 @@
-//! Disks that were removed and are taken back.
+//! Removed disks that are taken back.
 //!
-//! Removing a disk is final for the journal, and not for its shards: blobs are immutable and named by id,
-//! so what an old disk has of a blob that still lives is as good as ever. A disk that is taken back is a
-//! member again at once, and what records still expect on it is read, as on any disk that was away. Then
-//! all its files are looked through: a shard that the pool lacks, because the disk that should have it is
-//! lost or it was found bad, is verified as a whole, and the record names this disk from then on.
-//! What is left over is swept, which waits until all was looked at.
+//! Removing a disk is final for the journal, but not for its shards. Blobs are immutable and named
+//! by id, so an old disk's shard of a blob that still exists is as good as ever. A disk that is
+//! taken back is a member again at once. Shards that records still expect on it are read, as on any
+//! disk that was away. Then all its files are searched for shards that the pool lacks, because the
+//! disk with the shard is lost or the shard was found bad. Such a shard is verified as a whole, and
+//! the record names this disk from then on. Other files are swept after the search is complete.
 //!
 //! # Crash cases
-//! That a disk is to be looked through stands in the catalog, in the batch that takes the decision to
-//! remove it back, until it was. Looking again at what was taken already finds nothing to do.
+//! The batch that takes the decision to remove the disk back also records that it must be searched.
+//! This stays in the catalog until the search is complete. A repeated search skips shards that were
+//! taken already.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,30 +30,30 @@ use super::scrub::PROGRESS;
 use super::stale_disk::{DOUBT, TOKEN};
 use crate::{Inner, SharedStore, Store};
 
-/// The kind of `D` record of a disk that was taken back and is to be looked through.
+/// The kind of `D` record of a disk that was taken back and must be searched.
 pub(super) const RETURNED: u8 = b'b';
 
 /// How often it is looked for such disks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Pause after a look that was cut short.
+/// Pause after an interrupted search.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// Pause where somebody else is at work on a blob.
+/// Pause if another task works on a blob.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Records looked at in one scan.
+/// Records read in one scan.
 const PAGE: usize = 512;
 
-/// Repair is told after so many shards were taken.
+/// The number of taken shards after which repair is notified.
 const TELL_EVERY: u64 = 256;
 
-/// What a removed disk still has.
+/// The content of a removed disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// Shard files on it.
     pub shards: u64,
-    /// Of those, shards that the pool has nowhere else now, as far as names tell.
+    /// Of those, shards that the pool has nowhere else now, by their names.
     pub lacking: u64,
     /// Their bytes.
     pub lacking_bytes: u64,
@@ -91,7 +92,7 @@ pub(crate) async fn returned(inner: SharedStore) {
     }
 }
 
-/// Whether a file of this encoding on a disk is worth having: the pool lacks it, and the disk has
+/// Whether a file of this encoding on a disk is useful: the pool lacks the shard, and the disk has
 /// no other shard of the blob.
 fn is_wanted(
     encoding: &Encoding,
@@ -196,7 +197,7 @@ impl Inner {
 }
 
 impl Store {
-    /// What a removed disk, found in a folder, still has. Its files are listed and not read.
+    /// The content of a removed disk that was found in a folder. Its files are listed and not read.
     ///
     /// # Errors
     /// Those of the disk and of the catalog.
@@ -236,8 +237,8 @@ impl Store {
         Ok(holdings)
     }
 
-    /// Takes the decision to remove a disk back: it is to be looked through, and nothing on it counts
-    /// as verified.
+    /// Takes the decision to remove a disk back. The disk must be searched, and nothing on it
+    /// counts as verified.
     ///
     /// # Errors
     /// Those of the catalog.

@@ -1,4 +1,4 @@
-//! What an encoding can still lose, and what can be done for it now.
+//! Further disk failures that an encoding survives, and the possible ways to repair it now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use dewar_types::{DiskId, Layout};
 
 use super::stale_disk::UnverifiedBlobs;
 
-/// What is known and was decided about the disks, at one moment.
+/// The states of the disks and the decisions about them, at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DiskView {
     /// The layout of each pool.
@@ -19,37 +19,38 @@ pub(crate) struct DiskView {
     readable: BTreeSet<DiskId>,
     /// Those that can be written to.
     writable: BTreeSet<DiskId>,
-    /// Those that take shards of other disks of their pools: with room, and not to be emptied.
+    /// Disks that accept shards of other disks of their pools: with free space, and not to be
+    /// emptied.
     rebuild_targets: BTreeMap<DiskId, u16>,
     /// To be emptied: their shards move while they can still be read.
     draining: BTreeSet<DiskId>,
-    /// Away for so long that their shards are rebuilt elsewhere where there is room for it.
+    /// Disks absent for so long that their shards are rebuilt elsewhere, if there is space.
     out: BTreeSet<DiskId>,
     /// Declared lost: they never come back.
     removed: BTreeSet<DiskId>,
-    /// Their folder of shards was lost, and what is left is not known yet.
+    /// Disks whose folder of shards was lost, and whose remaining shards are not known yet.
     lost_shard_dirs: BTreeSet<DiskId>,
-    /// They are not what they were: what of them has not been read since does not count.
+    /// Disks in doubt. Their shards that have not been read since do not count.
     doubted: BTreeMap<DiskId, UnverifiedBlobs>,
-    /// Disks that repair may write to, if not to all: an old copy of the others could not be told from
-    /// what is written to them now.
+    /// Disks that repair may write to, if not to all. On other disks, an old copy could not be
+    /// detected after such a write.
     settled: Option<BTreeSet<DiskId>>,
 }
 
-/// How an encoding stands.
+/// The state of an encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Redundancy {
     /// Shards that are there as far as is known.
     pub(crate) good: ShardSet,
     /// Shards to be written again where they are.
     pub(crate) bad: ShardSet,
-    /// Shards that need another disk, and the disks for as many of them as there are.
+    /// Shards that need another disk, and the available disks for them.
     pub(crate) moves: Vec<(usize, DiskId)>,
-    /// Whether it should be encoded anew: in a wider layout because disks are back, or in a
-    /// narrower one because a disk goes and none can take its place.
+    /// Whether it should be encoded again: in a wider layout because disks are back, or in a
+    /// narrower one because a disk leaves and no other can replace it.
     pub(crate) anew: bool,
-    /// Failures that it survives: good shards beyond the k that are needed. Negative: it cannot be
-    /// read now.
+    /// Failures that it survives: good shards beyond the needed k. Negative if it cannot be read
+    /// now.
     pub(crate) margin: i32,
 }
 
@@ -95,7 +96,7 @@ impl DiskView {
         self
     }
 
-    /// The same, without what is in doubt on disks; `settled` are those that can be repaired.
+    /// The same, without shards in doubt. `settled` are the disks that can be repaired.
     pub(super) fn doubting(
         mut self,
         doubted: BTreeMap<DiskId, UnverifiedBlobs>,
@@ -121,7 +122,7 @@ impl DiskView {
         self.readable.retain(|disk| !disks.contains(disk));
     }
 
-    /// How an encoding stands, and what can be done for it.
+    /// The state of an encoding, and the possible repair.
     pub(crate) fn standing(&self, record: &BlobRecord, findings: &KnownBadShards) -> Redundancy {
         let known_bad = findings.bad();
         let is_sound =
@@ -201,14 +202,14 @@ impl DiskView {
         meant.unwrap_or(i32::from(record.layout.m))
     }
 
-    /// Failures that what is in a pool is to survive; `None` for one that nobody configured.
+    /// Failures that data in a pool is to survive; `None` for a pool that is not configured.
     pub(crate) fn meant_in(&self, pool: u16) -> Option<i32> {
         let layout = self.layouts.get(&pool);
         layout.map(|layout| i32::from(layout.m))
     }
 
-    /// The layout that new encodings of a pool get now, and the one that they get when a disk takes none
-    /// any more; `None` where too few disks would.
+    /// The layout of new encodings of a pool now, and the layout if a disk accepts no data any
+    /// more; `None` if too few disks remain.
     pub(crate) fn layouts_without(
         &self,
         pool: u16,

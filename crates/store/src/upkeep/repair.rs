@@ -1,8 +1,8 @@
-//! Repair: what can stand the fewest further failures first.
+//! Repair: blobs that survive the fewest further failures come first.
 //!
-//! The queue is looked at whenever something was put into it, all records when disks or decisions
-//! changed. Each pass over the records takes only what is as badly off as the worst that was seen,
-//! so memory does not grow with what is to be done, and a restart goes on where the records say.
+//! The queue is read whenever an entry was added, all records when disks or decisions changed. Each
+//! pass over the records takes only blobs with the lowest margin that was seen. So memory does not
+//! grow with the amount of work, and a restart continues from the records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,49 +21,48 @@ use super::redundancy::Redundancy;
 use crate::limits::FREE_GRACE;
 use crate::{Inner, SharedStore};
 
-/// How often the queue is looked at without a cue.
+/// Interval of reads of the queue without a notification.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 /// Pause after a pass in which nothing could be done.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// A blob whose repair failed is left alone this long the first time, and twice as long every further
-/// time.
+/// Pause of a blob after its first failed repair. It doubles with every further failure.
 const FAILED_REST: Duration = Duration::from_secs(2);
 
 /// The same at most.
 const FAILED_REST_MAX: Duration = Duration::from_secs(300);
 
-/// Blobs whose failures are remembered, some 3 MiB. Those beyond are tried again in each pass.
+/// Blobs whose failures are remembered, about 3 MiB. Others are tried again in each pass.
 const FAILED_MAX: usize = 1 << 16;
 
 /// How long blobs wait for the copies of journal and index.
 const CATALOG_FIRST_MAX: Duration = Duration::from_secs(20);
 
-/// Queue entries looked at together, of which the worst are repaired first.
+/// Queue entries read together, of which the most endangered are repaired first.
 const QUEUE_STEP: usize = 1024;
 
-/// Records looked at in one scan.
+/// Records read in one scan.
 const PAGE: usize = 512;
 
 /// Replaced encodings that wait for their readers.
 const LEFTOVERS_MAX: usize = 100_000;
 
-/// What repair does and did since the start.
+/// The status of repair, and its work since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairStatus {
     /// Encodings put right.
     pub repaired: u64,
-    /// Encodings laid out anew.
+    /// Encodings rewritten in another layout.
     pub laid_out: u64,
     /// Bytes written.
     pub bytes: u64,
     /// Repairs that failed; they are tried again.
     pub failed: u64,
-    /// Encodings that the last look at all records found in need of repair, and repairable.
+    /// Encodings that the last pass over all records found in need of repair, and repairable.
     pub waiting: u64,
-    /// Further ones whose repair failed and is tried again: after seconds first and minutes later, and
-    /// at once when a disk changes its state.
+    /// Further encodings whose repair failed and is tried again: first after seconds, later after
+    /// minutes, and immediately when a disk changes its state.
     pub resting: u64,
     /// When that look was.
     pub looked: Option<Timestamp>,
@@ -116,10 +115,10 @@ impl FailedRepairs {
     }
 }
 
-/// How often the log says what was repaired.
+/// Interval of log messages about finished repairs.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// What the log was told: a line for each blob would be millions when a disk is rebuilt.
+/// The last logged counts. A line for each blob would be millions of lines when a disk is rebuilt.
 #[derive(Debug, Default)]
 pub(super) struct RepairLog {
     upto: RepairStatus,
@@ -127,7 +126,7 @@ pub(super) struct RepairLog {
 }
 
 impl RepairLog {
-    /// Sums up what was done since the last time, at once at first and then once a minute.
+    /// Logs a summary of the work since the last one, immediately at first and then once a minute.
     fn tell(&mut self, now: RepairStatus) {
         let lately = self.at.is_some_and(|at| at.elapsed() < TELL_EVERY);
         let since = |now: u64, upto: u64| now.saturating_sub(upto);
@@ -145,7 +144,7 @@ impl RepairLog {
     }
 }
 
-/// What a look at all records found.
+/// The findings of a pass over all records.
 #[derive(Debug, Default)]
 struct RepairScan {
     /// Actionable encodings by margin.
@@ -198,9 +197,9 @@ impl Inner {
         self.upkeep.told.lock().tell(now);
     }
 
-    /// What decides whether all records have to be looked at again.
-    /// With how often each disk returned: what was written while one was away for a moment only has to
-    /// be found too.
+    /// The state that decides whether all records must be read again. It includes the number of
+    /// returns of each disk, because shards written during a short absence are missing and must be
+    /// found too.
     fn disk_states(&self) -> Vec<(DiskId, DiskState, bool)> {
         let disks = self.disks();
         self.blobs
@@ -259,8 +258,8 @@ impl Inner {
         done
     }
 
-    /// Journal and index go first: while they are being copied to other disks, blobs wait, though
-    /// not for ever where there is no disk to copy them to.
+    /// Journal and index take precedence. While they are being copied to other disks, blobs wait,
+    /// but only for a limited time, because there may be no disk to copy them to.
     async fn wait_for_catalog(&self) {
         let began = Instant::now();
         while self.table.catalog_moves() && began.elapsed() < CATALOG_FIRST_MAX {
@@ -268,7 +267,7 @@ impl Inner {
         }
     }
 
-    /// Repairs what was queued, the worst first.
+    /// Repairs queued blobs, the most endangered first.
     async fn repair_queued(&self, failed: &mut FailedRepairs) -> Result<u64> {
         let mut done = 0;
         let mut from = BlobId(0);
@@ -324,7 +323,7 @@ impl Inner {
         Ok(survey)
     }
 
-    /// Repairs all that is as badly off as `worst`, until something else comes up.
+    /// Repairs all encodings with the margin `worst`, until more urgent work comes up.
     async fn repair_all(&self, worst: i32, failed: &mut FailedRepairs) -> Result<u64> {
         let mut done = 0;
         let mut from = BlobId(0);
@@ -467,8 +466,8 @@ impl Inner {
         Ok(true)
     }
 
-    /// What has to be written: shards found bad as far as they still are, and those that move. And the
-    /// shards that were found bad and are good by now.
+    /// The shards to write: those that were found bad and still are, and those that move. Also
+    /// returns shards that were found bad and are good now.
     async fn targets(
         &self,
         encoding: &Encoding,
@@ -555,8 +554,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Shards that nothing names any more go when nobody can be reading them and their disk is
-    /// there.
+    /// Deletes shards that nothing names any more, once they can have no readers and their disk is
+    /// present.
     pub(crate) fn leave_behind(&self, record: BlobRecord, shards: Vec<usize>) {
         if shards.is_empty() {
             return;
@@ -572,8 +571,8 @@ impl Inner {
         }
     }
 
-    /// Removes what of a leftover nothing names; the shards that could not be removed. A shard may
-    /// have moved back meanwhile, and then its file is the one that counts.
+    /// Removes the unnamed files of a leftover, and returns the shards that could not be removed. A
+    /// shard may have moved back meanwhile. Its file is then in use.
     async fn remove_leftover(&self, left: &ReplacedFiles) -> Vec<usize> {
         let record = &left.record;
         // Held until the files are gone, so that no repair makes them again meanwhile.
@@ -628,7 +627,7 @@ impl Inner {
 }
 
 impl crate::Store {
-    /// What repair does.
+    /// The status of repair.
     #[must_use]
     pub fn repair_status(&self) -> RepairStatus {
         *self.inner.upkeep.repair.lock()

@@ -1,9 +1,9 @@
-//! Scrub: every shard of every disk is read from its medium once in a while.
+//! Scrub: every shard of every disk is read from its medium periodically.
 //!
-//! One pass per disk, over the records in the order of ids, at the disk's own rate; disks side by
-//! side. What does not verify is noted in the catalog and repair is told. How far a pass is stands
-//! in the catalog, so that a restart goes on where it was, and what was verified when is known for
-//! the ledger.
+//! Each disk has one pass, over the records in the order of ids, at the disk's own rate. Disks are
+//! scrubbed in parallel. Shards that do not verify are recorded in the catalog and passed to
+//! repair. The position of a pass is in the catalog, so that a restart continues there. The ledger
+//! uses the times of verification.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ use crate::{Inner, SharedStore, Store};
 /// The kind of `D` record that holds a [`ScrubProgress`].
 pub(super) const PROGRESS: u8 = b's';
 
-/// How often it is asked whether a pass is due.
+/// Interval of checks whether a pass is due.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// How often progress is written down.
 const NOTE_EVERY: Duration = Duration::from_secs(30);
 
-/// Records looked at in one scan.
+/// Records read in one scan.
 const PAGE: usize = 256;
 
 /// By how much a time may be ahead of the clock and count.
@@ -47,7 +47,7 @@ pub(super) struct ScrubProgress {
     /// When the pass under way began.
     #[n(0)]
     pub(super) began: Option<Timestamp>,
-    /// The first blob that it has not looked at.
+    /// The first blob that it has not read.
     #[n(1)]
     pub(super) next: BlobId,
     /// When the last complete pass began, and ended.
@@ -61,7 +61,7 @@ pub(super) struct ScrubProgress {
     pub(super) below: BlobId,
 }
 
-/// What the scrub of a disk does and found.
+/// The state of the scrub of a disk, and its findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubStatus {
     /// When the pass under way began.
@@ -83,7 +83,7 @@ pub struct ScrubPass {
     pub disk: DiskId,
     /// Whether the disk can be read now.
     pub readable: bool,
-    /// What it does and found. [`ScrubStatus::began`] stands as soon as a pass is asked for.
+    /// The state and the findings. [`ScrubStatus::began`] is set as soon as a pass is asked for.
     pub status: ScrubStatus,
 }
 
@@ -101,7 +101,8 @@ impl Default for ScrubProgress {
 }
 
 impl ScrubProgress {
-    /// A clock that was ahead for a while puts nothing off for years, and proves nothing.
+    /// Resets times in the future. A clock that was ahead for a while must not delay anything for
+    /// years, or prove anything.
     fn forget_the_future(&mut self, now: Timestamp) {
         let allowed = u64::try_from(CLOCKS_DIFFER.as_nanos()).unwrap_or(u64::MAX);
         let ahead = |at: Timestamp| at.0 > now.0.saturating_add(allowed);
@@ -116,8 +117,8 @@ impl ScrubProgress {
         }
     }
 
-    /// When a shard on this disk was last read and found good, if it is not known to be bad:
-    /// the beginning of the pass that read it.
+    /// The time when a shard on this disk was last read and found good, if it is not known to be
+    /// bad: the beginning of the pass that read it.
     pub(super) fn proof(&self, blob: BlobId) -> Option<Timestamp> {
         let now = self.began.filter(|_| blob < self.next.min(self.below));
         let last = self.last.filter(|_| blob < self.last_below);
@@ -225,7 +226,7 @@ impl Inner {
         Ok(progress)
     }
 
-    /// Notes that all blobs below `below` on a disk were read from `began` on.
+    /// Records that all blobs below `below` on a disk were read from `began` on.
     pub(super) async fn note_proof(
         &self,
         disk: DiskId,
@@ -242,7 +243,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Notes how far a pass is, and keeps a newer proof that somebody else noted meanwhile.
+    /// Records the position of a pass, and keeps a newer proof that another task recorded
+    /// meanwhile.
     async fn note_progress(&self, disk: DiskId, progress: &mut ScrubProgress) -> Result<()> {
         let known = self.scrub_progress(disk).await?;
         let began = |progress: &ScrubProgress| progress.last.map(|(began, _)| began);
@@ -386,7 +388,7 @@ impl Store {
             .collect()
     }
 
-    /// The passes over all disks that are there, as the catalog has them.
+    /// The passes over all present disks, as in the catalog.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -415,7 +417,7 @@ impl Store {
         Ok(passes)
     }
 
-    /// Makes a pass over a disk due now; one under way goes on.
+    /// Makes a pass over a disk due now. A running pass continues.
     ///
     /// # Errors
     /// Those of the catalog.

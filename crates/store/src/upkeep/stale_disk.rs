@@ -1,24 +1,26 @@
-//! Whether a disk is what it was when it was last seen, or an old copy of itself.
+//! Detection of old copies: whether a disk still has the content that it had when it was last seen.
 //!
-//! Somebody may put a disk back as it was at an earlier time: the file system restored from a snapshot,
-//! an image, a copy of the folder. Identity and anchor are right then, and what was written since is not
-//! there. So each disk keeps a *token*, a random number in a file beside its shards, and the catalog
-//! the same number. It is changed when a process first sees the disk, and each minute in which shards were
-//! written; whoever takes the disk in compares. Where the numbers differ the disk is *in doubt*: a shard
-//! on it counts once it was read and found good since, by a pass of the scrub that begins at once and
-//! goes at the rate of repair. What is not good is noted, and repaired.
+//! Somebody may put an earlier state of a disk back: a file system restored from a snapshot, an
+//! image, a copy of the folder. Identity and anchor are right then, and later writes are missing.
+//! So each disk keeps a *token*, a random number in a file beside its shards, and the catalog keeps
+//! the same number. The token changes when a process first sees the disk, and each minute in which
+//! shards were written. When a disk joins, the two numbers are compared. If they differ the disk is
+//! *in doubt*: a shard on it counts only after it was read and found good. A pass of the scrub that
+//! does so begins at once, at the rate of repair. Bad and missing shards are recorded, and
+//! repaired.
 //!
-//! What was written after the last change of the token is not covered by it, and is looked for by name
-//! where the numbers agree.
+//! Shards written after the last change of the token are not covered by it. If the numbers agree,
+//! these shards are looked up by name.
 //!
 //! # Crash cases
-//! The file is changed first, and says what the token was before: a crash ahead of the catalog leaves a
-//! file whose former token is the one of the catalog, which agrees. A commit of which nobody knows
-//! whether it counts is tried again with the same token. The doubt stands in the catalog before the
-//! token of a disk in doubt is changed.
+//! The file is changed first, and includes the former token. After a crash before the change of the
+//! catalog, the former token in the file equals the one in the catalog, so the two agree. A commit
+//! with an unknown result is tried again with the same token. The doubt is in the catalog before
+//! the token of a disk in doubt is changed.
 //!
-//! Tokens belong to the journal's lineage: a catalog that was rebuilt or restored, or that has accepted a
-//! loss, knows none, and takes each disk as it is. So does one that comes from an earlier version.
+//! Tokens belong to the journal's lineage. A catalog that was rebuilt or restored, or that has
+//! accepted a loss, has none, and accepts each disk as it is. So does a catalog of an earlier
+//! version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,11 +46,12 @@ pub(super) const TOKEN: u8 = b't';
 /// The kind of `D` record that holds a [`StaleDisk`].
 pub(super) const DOUBT: u8 = b'o';
 
-/// Where a disk keeps its token.
+/// The file with a disk's token.
 const PATH: &str = "blobs/token";
 
-/// How often the token of a disk is changed while shards are written: it costs two syncs of the disk and
-/// a record in the journal, and repairs written within this time are what an old copy can hide.
+/// Interval at which the token of a disk changes while shards are written. A change costs two syncs
+/// of the disk and a record in the journal. Repairs within this interval cannot be detected as
+/// missing in an old copy.
 const CHANGE_EVERY: Duration = Duration::from_secs(60);
 
 /// Pause after a change that failed.
@@ -66,12 +69,12 @@ struct TokenFile {
     /// The token now.
     #[n(0)]
     now: Token,
-    /// What the catalog had when this one was written.
+    /// The token in the catalog when this one was written.
     #[n(1)]
     before: Option<Token>,
 }
 
-/// What the catalog knows of a disk's token.
+/// The catalog's record of a disk's token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 struct CatalogToken {
@@ -97,7 +100,7 @@ pub(super) struct StaleDisk {
     pub(super) below: BlobId,
 }
 
-/// What of a disk in doubt does not count yet: blobs of these ids.
+/// The blobs of a disk in doubt that do not count yet, by ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnverifiedBlobs {
     pub(super) doubt: StaleDisk,
@@ -110,7 +113,7 @@ impl UnverifiedBlobs {
     }
 }
 
-/// What a process has seen of the tokens.
+/// The state of the tokens in this process.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
     looked: BTreeMap<DiskId, TokenCheck>,
@@ -131,12 +134,12 @@ struct TokenCheck {
 #[derive(Debug)]
 struct TokenChange {
     at: Instant,
-    /// What moves on with what is written.
+    /// A position that advances with every write.
     written: (BlobId, u64),
 }
 
 impl StaleDisk {
-    /// What a pass has not verified of the disk.
+    /// The blobs of the disk that a pass has not verified.
     pub(super) fn left_by(self, progress: &ScrubProgress) -> UnverifiedBlobs {
         let next = match progress.began.is_some() && progress.below > self.below {
             true => progress.next,
@@ -174,8 +177,8 @@ impl Inner {
         open.map(|member| member.id).collect()
     }
 
-    /// Disks whose token this process has changed: what is written to them from now on would be
-    /// missed in a copy from before.
+    /// Disks whose token this process has changed. An earlier copy of such a disk lacks later
+    /// writes and can be detected.
     pub(super) fn settled(&self) -> BTreeSet<DiskId> {
         let tokens = self.upkeep.tokens.lock();
         let settled = |looked: &TokenCheck| looked.changed.is_some();
@@ -183,15 +186,15 @@ impl Inner {
         looked.map(|(disk, _)| *disk).collect()
     }
 
-    /// What is not verified on disks in doubt.
+    /// The unverified blobs on disks in doubt.
     pub(super) fn unverified(&self) -> BTreeMap<DiskId, UnverifiedBlobs> {
         self.upkeep.unverified.lock().clone()
     }
 
-    /// Compares a disk's token, once for each time that it comes.
+    /// Compares a disk's token, once each time the disk appears.
     ///
     /// # Errors
-    /// When it is not known yet; it is tried again.
+    /// When the result is not known yet; it is tried again.
     pub(super) async fn look_at_token(&self, member: &Member) -> Result<()> {
         let Some(returns) = member.disk.state().returns() else {
             return Ok(());
@@ -255,7 +258,7 @@ impl Inner {
         self.doubt(member).await
     }
 
-    /// Notes that a disk is not what it was.
+    /// Records that a disk is in doubt.
     async fn doubt(&self, member: &Member) -> Result<()> {
         let doubt = StaleDisk {
             since: self.env.clock.now(),
@@ -292,7 +295,7 @@ impl Inner {
         }
     }
 
-    /// Everything on a disk was looked at by somebody who began after `doubt`.
+    /// Ends a doubt: a pass that began after `doubt` has checked everything on the disk.
     pub(super) async fn end_doubt(&self, disk: DiskId, doubt: StaleDisk) -> Result<()> {
         let _one = self.upkeep.comparing.lock().await;
         let same = |at: Option<&UnverifiedBlobs>| at.is_some_and(|at| at.doubt == doubt);
@@ -338,7 +341,7 @@ impl Inner {
         due
     }
 
-    /// What changes with everything that is written to disks.
+    /// A value that changes with every write to disks.
     fn written(&self) -> (BlobId, u64) {
         let repaired = self.upkeep.repair.lock().repaired;
         (self.tree.ids().next_blob(), repaired)
@@ -347,7 +350,7 @@ impl Inner {
     /// Gives a disk another token.
     ///
     /// # Errors
-    /// Those of the disk and of the catalog; the token before still counts.
+    /// Those of the disk and of the catalog; the former token stays valid.
     pub(super) async fn change_token(&self, member: &Member) -> Result<()> {
         let DiskState::Online { returns } = member.disk.state() else {
             return Ok(());
@@ -404,7 +407,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The lineage of the journal, and what is known in it of a disk's token.
+    /// The lineage of the journal, and the record of a disk's token in it.
     async fn kept(&self, disk: DiskId) -> Result<(Token, Option<CatalogToken>)> {
         let kv = self.tree.kv();
         let lineage = kv.get(&lineage_key()).await?.value.unwrap_or_default();
@@ -427,7 +430,7 @@ impl Inner {
     }
 }
 
-/// Whether the folder of shards of a disk was lost before, and is not looked through yet.
+/// Whether the folder of shards of a disk was lost before, and has not been searched yet.
 async fn is_doubted(disk: &dyn Disk) -> Result<bool> {
     match disk.open(DOUBTED, dewar_env::Access::Read).await {
         Ok(_) => Ok(true),
@@ -437,7 +440,7 @@ async fn is_doubted(disk: &dyn Disk) -> Result<bool> {
 }
 
 impl Store {
-    /// Disks that were put back as they were at an earlier time and have not been read since.
+    /// Disks that were replaced by an earlier state of themselves and have not been read since.
     #[must_use]
     pub fn unverified(&self) -> BTreeSet<DiskId> {
         let gone = &self.inner.upkeep.decisions.lock().removed;

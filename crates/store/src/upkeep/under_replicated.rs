@@ -1,8 +1,8 @@
-//! Which objects are less safe than they should be: all of them, some at a time.
+//! Objects with less than full redundancy: all of them, a page at a time.
 //!
-//! Directories are walked from the roots of the tenants down, once for each number of failures left,
-//! the worst first. What is held meanwhile is a page of each directory on the way and the encodings
-//! below full redundancy; where these are too many to be held, the records are asked instead.
+//! Directories are walked from the roots of the tenants down, once for each number of failures
+//! left, the worst first. Memory: a page of each directory on the path, and the encodings below
+//! full redundancy. If there are too many of these for memory, their records are read instead.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,31 +17,32 @@ use super::ledger::ObjectAtRisk;
 use super::redundancy::DiskView;
 use crate::{Inner, SharedStore};
 
-/// Encodings below full redundancy that are held; few in tests, so that they see what happens beyond.
+/// Most encodings below full redundancy in memory; few in tests, so that they cover the case beyond
+/// it.
 const HELD_MAX: usize = if cfg!(test) { 4 } else { 1 << 20 };
 
-/// Records looked at in one scan.
+/// Records read in one scan.
 const PAGE: usize = 512;
 
-/// Records looked at for one answer, so that whoever asks need not wait for all.
+/// Most records read for one answer, so that a request does not wait for all.
 const LOOKED_MAX: usize = 100_000;
 
-/// How many failures encodings have left that should survive more: as many as the layout of their pool.
+/// The margins of encodings that survive fewer failures than the layout of their pool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Margins {
     held: BTreeMap<BlobId, i32>,
     held_max: usize,
     /// There are more than are held.
     more: bool,
-    /// What the layout of the pool that survives most is to survive.
+    /// Failures that the layout of the safest pool is to survive.
     full: i32,
-    /// What small objects have left that stand in the journal only.
+    /// Failures that small objects which are only in the journal survive.
     catalog: i32,
     disks: DiskView,
 }
 
 impl Margins {
-    /// `full` is for what is in pools that `disks` does not know.
+    /// `full` is for copies in pools that `disks` does not know.
     pub(super) fn new(full: i32, catalog: i32, disks: DiskView) -> Self {
         Self {
             held_max: HELD_MAX,
@@ -52,7 +53,7 @@ impl Margins {
         }
     }
 
-    /// Of these and no others, whatever the records say.
+    /// Margins of these blobs only; the records are ignored.
     pub(super) fn only(held: &BTreeMap<BlobId, i32>) -> Self {
         Self {
             held: held.clone(),
@@ -69,7 +70,7 @@ impl Margins {
         }
     }
 
-    /// What a copy in a pool has left of which no part is among them.
+    /// Failures that a copy in a pool survives if none of its parts is in the map.
     fn full_in(&self, pool: PoolId) -> i32 {
         let number = u16::try_from(pool.0).ok();
         let meant = number.and_then(|number| self.disks.meant_in(number));
@@ -173,11 +174,11 @@ pub(super) struct Safety {
 pub struct UnderReplicated {
     inner: SharedStore,
     margins: Margins,
-    /// What is still to be looked for.
+    /// The rest of the search.
     left: VecDeque<RemainingMargin>,
     /// The directories on the way, the outermost first.
     way: Vec<Level>,
-    /// Named before an error, and not told yet.
+    /// Found before an error, and not returned yet.
     found: Vec<ObjectAtRisk>,
 }
 
@@ -198,10 +199,10 @@ impl RemainingMargin {
     }
 }
 
-/// A directory that is looked through: its entries, and then the older versions in it.
+/// A directory of the search: its entries, and then the older versions in it.
 #[derive(Debug)]
 struct Level {
-    /// Of what is in it, with the slash.
+    /// The prefix of its content, with the slash.
     path: String,
     dir: EntryId,
     range: KeyRange,
@@ -220,8 +221,7 @@ impl Level {
 }
 
 impl UnderReplicated {
-    /// `lacking` says what there is to look for: how many failures those have left that should survive
-    /// more.
+    /// `lacking` has the margins to look for.
     pub(super) fn new(inner: &SharedStore, margins: Margins, lacking: &BTreeSet<i32>) -> Self {
         let mut left: Vec<RemainingMargin> =
             lacking.iter().copied().map(RemainingMargin::of).collect();
@@ -242,10 +242,10 @@ impl UnderReplicated {
         self.left.is_empty() && self.found.is_empty()
     }
 
-    /// The next ones, about `limit` of them; fewer, or none, where many others had to be looked at.
+    /// The next objects, about `limit`. Fewer, or none, if many others had to be read.
     ///
     /// # Errors
-    /// Those of the catalog; it can be asked again then, and names some of them twice.
+    /// Those of the catalog. The call can be repeated then, and returns some of the objects twice.
     pub async fn next(&mut self, limit: usize) -> Result<Vec<ObjectAtRisk>> {
         let mut found = std::mem::take(&mut self.found);
         let named = self.name(limit, &mut found).await;
@@ -328,7 +328,7 @@ impl UnderReplicated {
     }
 }
 
-/// What stands under a key.
+/// The entry of a key.
 enum EntryKind {
     Dir(EntryId, String),
     Version(String, Box<VersionRecord>),

@@ -1,4 +1,4 @@
-//! What became of a `fattr`.
+//! The results of a `fattr`.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -6,14 +6,14 @@ use crate::DecodeError;
 use crate::cursor::{Cursor, wire_length};
 use crate::limits::ATTRIBUTE_VALUE_BYTES_MAX;
 
-/// What became of one attribute.
+/// The result for one attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttributeOutcome {
     /// Its name.
     pub name: String,
     /// 0, or the number of an [`crate::ErrorCode`].
     pub error: u16,
-    /// Its value, where values were asked for.
+    /// Its value, if values were requested.
     pub value: Bytes,
 }
 

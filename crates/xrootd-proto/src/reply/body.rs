@@ -5,7 +5,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::cursor::{Cursor, text_of};
 use crate::{DecodeError, FileHandle, SessionId};
 
-/// What must be signed.
+/// The requests that must be signed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SigningRules {
     /// Options of the rules.
@@ -23,9 +23,9 @@ pub struct ProtocolReply {
     pub version: u32,
     /// Bits of [`crate::options::server`].
     pub flags: u32,
-    /// How connections are bound, if asked for and not as usual.
+    /// The binding rules, if requested and different from the default.
     pub bind: Option<String>,
-    /// What must be signed, if asked for.
+    /// Requests that must be signed, if this was asked for.
     pub signing: Option<SigningRules>,
 }
 
@@ -99,7 +99,7 @@ impl ProtocolReply {
 pub struct LoginReply {
     /// The session.
     pub session: SessionId,
-    /// How the client may prove who it is: `&P=ztn,0:4096:&P=…`; empty where it need not.
+    /// The accepted authentication protocols: `&P=ztn,0:4096:&P=…`; empty if none is needed.
     pub security: String,
 }
 
@@ -134,7 +134,7 @@ impl LoginReply {
 pub struct OpenReply {
     /// The file.
     pub handle: FileHandle,
-    /// What `stat` says, if asked for.
+    /// The `stat` reply, if it was requested.
     pub stat: Option<String>,
 }
 

@@ -18,13 +18,13 @@ use crate::{AttnAction, DecodeError, ErrorCode, ResponseHeader, Status, StreamId
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Success, with what was asked for.
+    /// Success, with the requested data.
     Ok(Bytes),
     /// A part of it; more comes.
     OkSoFar(Bytes),
     /// Not a reply: something to know.
     Message(Bytes),
-    /// The reply to a request that was told to wait for it.
+    /// The delayed reply to a request whose client was told to wait.
     Later {
         /// Of which request.
         stream: StreamId,
@@ -42,11 +42,11 @@ pub enum Reply {
         /// Why, for people.
         message: String,
     },
-    /// Ask somebody else.
+    /// Redirects the client to another server.
     Redirect {
-        /// The port, or a negative number where `host` is a whole URL.
+        /// The port, or a negative number if `host` is a whole URL.
         port: i32,
-        /// The host, with `?` and what to append to the path.
+        /// The host, with `?` and options to append to the path.
         host: String,
     },
     /// Ask again.
@@ -61,7 +61,7 @@ pub enum Reply {
         /// After so many seconds at most.
         seconds: u32,
     },
-    /// Pages, or what became of some; the bytes that it announces follow.
+    /// Pages, or results for some of them; the announced bytes follow.
     Status(PageStatus),
 }
 
@@ -91,7 +91,7 @@ impl Reply {
         }
     }
 
-    /// Writes it. For [`Reply::Status`] the data that it announces is the caller's to send behind it.
+    /// Encodes the reply. For [`Reply::Status`] the caller sends the announced data after it.
     pub fn encode(&self, stream: StreamId, out: &mut BytesMut) {
         if let Self::Status(status) = self {
             status.encode(stream, out);
@@ -150,10 +150,10 @@ impl Reply {
         out[start..start + ResponseHeader::LEN].copy_from_slice(&header);
     }
 
-    /// Of a header and the bytes that followed it.
+    /// Decodes a header and the bytes that followed it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first violation of the protocol.
     pub fn decode(header: &ResponseHeader, body: Bytes) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(body.clone(), "a reply");
         Ok(match header.status {
@@ -196,7 +196,7 @@ impl Reply {
     }
 }
 
-/// Reads any bytes as replies, as a client would.
+/// Fuzz target: decodes any bytes as replies, as a client would.
 pub fn fuzz_xrootd_reply(bytes: &[u8]) {
     let mut rest = Bytes::copy_from_slice(bytes);
     while rest.len() >= ResponseHeader::LEN {

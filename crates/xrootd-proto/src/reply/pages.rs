@@ -1,4 +1,4 @@
-//! Replies of kind `status`: pages, and what became of them.
+//! Replies of kind `status`: pages, and results for pages.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -24,7 +24,7 @@ pub struct PageStatus {
     pub request: RequestCode,
     /// Whether more comes.
     pub progress: ResponseType,
-    /// Where in the file the pages begin.
+    /// Start of the pages in the file.
     pub offset: u64,
     /// Bytes that follow, checksums included.
     pub data_len: u32,
@@ -61,10 +61,10 @@ impl PageStatus {
         out.put_slice(&body);
     }
 
-    /// Reads the body of one.
+    /// Decodes the body of such a reply.
     ///
     /// # Errors
-    /// [`DecodeError::Checksum`]; it is of another request or says what nobody knows.
+    /// [`DecodeError::Checksum`]; an error if it belongs to another request or has unknown values.
     pub fn decode(stream: StreamId, body: Bytes) -> Result<Self, DecodeError> {
         let covered = body.get(4..).map(crc32c);
         let mut cursor = Cursor::new(body, "the head of pages");
@@ -101,10 +101,10 @@ impl PageStatus {
     }
 }
 
-/// Pages of a `pgwrite` that did not come as they were sent, and must be sent again.
+/// Pages of a `pgwrite` that arrived damaged, and must be sent again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BadPages {
-    /// Where each begins, and its bytes. All between the first and the last are whole pages.
+    /// Start and length of each page. All pages between the first and the last are whole.
     pub pages: Vec<(u64, usize)>,
 }
 

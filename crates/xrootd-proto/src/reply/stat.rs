@@ -1,14 +1,14 @@
-//! What `stat` says: words of one line.
+//! The `stat` reply: words of one line.
 
 use core::fmt;
 
 use crate::DecodeError;
 
-/// The first two lines of a `dirlist` with what `stat` says. Clients of both generations crash when
+/// The first two lines of a `dirlist` with `stat` replies. Clients of both generations crash when
 /// such a reply begins with anything else.
 pub const DIRLIST_STAT_HEAD: &str = ".\n0 0 0 0\n";
 
-/// What a thing is and what may be done with it.
+/// The kind of an entry and the permitted operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatFlags(pub u32);
 
@@ -43,22 +43,22 @@ impl StatFlags {
     }
 }
 
-/// What `stat` says.
+/// The `stat` reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatText {
-    /// Tells things apart.
+    /// Id of the entry.
     pub id: u64,
     /// Bytes.
     pub size: u64,
-    /// What it is.
+    /// Kind and permissions.
     pub flags: StatFlags,
     /// When its content changed, in seconds since the epoch.
     pub mtime: i64,
-    /// What later servers add.
+    /// Fields that later servers add.
     pub more: Option<StatExtension>,
 }
 
-/// What later servers add.
+/// The fields that later servers add.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatExtension {
     /// When anything of it changed.
@@ -67,9 +67,9 @@ pub struct StatExtension {
     pub atime: i64,
     /// Permission bits.
     pub mode: u32,
-    /// Whose it is, without spaces.
+    /// Owner, without spaces.
     pub owner: String,
-    /// Whose group's, without spaces.
+    /// Group, without spaces.
     pub group: String,
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for StatText {
 }
 
 impl StatText {
-    /// Reads a line; more words than are known are ignored.
+    /// Parses a line; unknown further words are ignored.
     ///
     /// # Errors
     /// Fewer than four numbers.

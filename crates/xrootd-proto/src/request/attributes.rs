@@ -9,14 +9,14 @@ use crate::limits;
 
 use super::HandleOrPath;
 
-/// What to do with attributes.
+/// The operation on attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FattrAction {
     /// Remove these.
     Delete(Vec<String>),
-    /// Tell the values of these.
+    /// Return the values of these attributes.
     Get(Vec<String>),
-    /// Tell the names of all, with [`crate::options::fattr::VALUES`] their values too.
+    /// Return the names of all, with [`crate::options::fattr::VALUES`] their values too.
     List,
     /// Set these.
     Set(Vec<(String, Bytes)>),
@@ -27,9 +27,9 @@ pub enum FattrAction {
 pub struct Fattr {
     /// Bits of [`crate::options::fattr`].
     pub options: u8,
-    /// Of what.
+    /// File or path of the attributes.
     pub target: HandleOrPath,
-    /// What to do.
+    /// Operation on the attributes.
     pub action: FattrAction,
 }
 

@@ -43,10 +43,10 @@ impl Body<'_> {
 }
 
 impl Request {
-    /// Of a header and the [`RequestHeader::arguments_len`] bytes that followed it.
+    /// Decodes a header and the [`RequestHeader::arguments_len`] bytes that followed it.
     ///
     /// # Errors
-    /// What is wrong with it; see [`DecodeError::code`] for what to answer.
+    /// The first violation of the protocol; see [`DecodeError::code`] for the answer to the client.
     #[expect(
         clippy::too_many_lines,
         reason = "a list of the requests, one after the other"
@@ -281,8 +281,8 @@ fn checkpoint(action: u8, arguments: &[u8]) -> Result<Checkpoint, DecodeError> {
     })
 }
 
-/// Reads any bytes as a connection's requests, as a server would, and holds what comes of them
-/// against itself written and read again.
+/// Fuzz target: reads any bytes as the requests of a connection, as a server would. Decoded
+/// requests must be the same after encoding and decoding again.
 pub fn fuzz_xrootd_request(bytes: &[u8]) {
     let mut rest = Bytes::copy_from_slice(bytes);
     while rest.len() >= RequestHeader::LEN {

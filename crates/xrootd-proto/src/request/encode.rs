@@ -21,8 +21,8 @@ impl Body {
 }
 
 impl Request {
-    /// Writes header and arguments; [`Request::data_len`] bytes of data are the caller's to send
-    /// behind them.
+    /// Encodes header and arguments. The caller sends [`Request::data_len`] bytes of data after
+    /// them.
     pub fn encode(&self, stream: StreamId, out: &mut BytesMut) {
         let start = out.len();
         let mut header = RequestHeader {

@@ -13,31 +13,31 @@ pub use vector::{CloneItem, ReadItem, WriteItem};
 
 use crate::{FileHandle, RequestCode, RequestHeader, SessionId};
 
-/// `protocol`: what each side can do.
+/// `protocol`: the capabilities of each side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protocol {
-    /// The client's version; 0 where it does not say.
+    /// The client's version; 0 if it sends none.
     pub version: u32,
     /// Bits of [`crate::options::protocol`].
     pub flags: u8,
-    /// What the client will send next, one of the `EXPECT` numbers there.
+    /// Next request of the client, one of the `EXPECT` numbers there.
     pub expect: u8,
 }
 
-/// `login`: who comes, before any proof.
+/// `login`: the claimed user, before any proof.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Login {
     /// The client's process.
     pub pid: u32,
-    /// What the client calls its user; at most eight bytes.
+    /// User name of the client; at most eight bytes.
     pub user: String,
     /// Further abilities.
     pub ability_more: u8,
     /// Abilities of the client.
     pub ability: u8,
-    /// The client's generation, 5 since TLS; 0x80 says that it takes replies later.
+    /// The client's generation, 5 since TLS; the bit 0x80 says that it accepts delayed replies.
     pub capability: u8,
-    /// What the client tells of itself: `xrd.appname=xrdcp&…`.
+    /// Information of the client about itself: `xrd.appname=xrdcp&…`.
     pub info: Bytes,
 }
 
@@ -52,12 +52,12 @@ pub struct Open {
     pub options_more: u16,
     /// The open file that some of these bits are about.
     pub template: FileHandle,
-    /// The path, with what hangs on it.
+    /// The path, with its options.
     pub path: String,
 }
 
 impl Open {
-    /// Whether the file is to be written to: any of these bits says so, whatever the others do.
+    /// Whether the file is opened for writing: any of these bits means so, whatever the others are.
     #[must_use]
     pub fn writes(&self) -> bool {
         use crate::options::open::{APPEND, DELETE, NEW, UPDATE, WRITE};
@@ -76,7 +76,7 @@ pub struct Read {
     pub len: u32,
     /// On which of the session's connections to answer; 0 is the one it came on.
     pub path_id: u8,
-    /// What will be read soon.
+    /// Ranges that will be read soon.
     pub ahead: Vec<ReadItem>,
 }
 
@@ -110,12 +110,12 @@ pub struct Write {
     pub len: u32,
 }
 
-/// What a request with a handle and a path is about.
+/// The open file or the path that a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandleOrPath {
     /// An open file.
     Handle(FileHandle),
-    /// A path, with what hangs on it.
+    /// A path, with its options.
     Path(String),
 }
 
@@ -126,7 +126,7 @@ pub struct Stat {
     pub options: u8,
     /// Attributes wanted beyond the usual.
     pub wants: u32,
-    /// Of what.
+    /// File or path of the operation.
     pub target: HandleOrPath,
 }
 
@@ -137,7 +137,7 @@ pub struct Prepare {
     pub options: u8,
     /// 0 to 3.
     pub priority: u8,
-    /// Where the client wants to be told.
+    /// Port on which the client receives the notification.
     pub port: u16,
     /// More bits.
     pub options_more: u16,
@@ -145,7 +145,7 @@ pub struct Prepare {
     pub list: String,
 }
 
-/// `chkpoint`: changes of a file that come about together or not at all.
+/// `chkpoint`: changes of a file that are made together or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkpoint {
     /// From here on.
@@ -156,7 +156,8 @@ pub enum Checkpoint {
     Query,
     /// They do not.
     Rollback,
-    /// The request behind this header is one of them; it goes on as if it had been read by itself.
+    /// The request after this header belongs to the checkpoint. It is handled like a separate
+    /// request.
     Execute(RequestHeader),
 }
 
@@ -320,8 +321,8 @@ impl Request {
         }
     }
 
-    /// Bytes of data that follow the arguments on the wire. For a `writev` its elements, one behind
-    /// the other, which no length announces.
+    /// Bytes of data that follow the arguments on the wire. For a `writev` these are its elements,
+    /// one after the other, which no length announces.
     #[must_use]
     pub fn data_len(&self) -> u64 {
         match self {

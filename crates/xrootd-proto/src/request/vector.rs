@@ -6,7 +6,7 @@ use crate::cursor::Cursor;
 use crate::limits::{CLONE_ITEMS_MAX, VECTOR_ITEM_BYTES, VECTOR_ITEMS_MAX};
 use crate::{DecodeError, FileHandle};
 
-/// An element of a `readv`; in its reply it stands before the bytes.
+/// An element of a `readv`; in the reply it comes before the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadItem {
     /// Of which file.

@@ -1,7 +1,7 @@
 //! Changes of a file that belong to a checkpoint: requests within a request.
 //!
-//! Behind the 24 bytes that are the embedded request's header come its arguments and its data, as
-//! if it had come by itself.
+//! The arguments and the data of the embedded request follow its header of 24 bytes, as if it had
+//! been sent alone.
 
 use std::sync::Arc;
 

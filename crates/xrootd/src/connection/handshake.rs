@@ -48,7 +48,7 @@ pub(super) enum LoginState {
     Nobody,
     /// It said, and must prove it.
     Claims(SessionId, ClientInfo),
-    /// It is in a session, whose first connection it is or not.
+    /// In a session, as its first connection or as a further one.
     In { session: Arc<Session>, main: bool },
 }
 

@@ -5,10 +5,10 @@
 //!                                    bind  ------------> requests ... end
 //! ```
 //!
-//! What changes the connection itself (protocol, login, auth, bind) is answered before the next
-//! request is read. Everything else runs as a task; how many may is bounded, and beyond that the
-//! socket is not read. Data of writes is taken from the socket here and handed to the file's own
-//! task, bounded by a budget.
+//! Requests that change the connection itself (protocol, login, auth, bind) are answered before the
+//! next request is read. Every other request runs as a task. The number of tasks is limited; at the
+//! limit the socket is not read. Data of writes is read from the socket here and passed to the
+//! file's own task, limited by a budget.
 
 mod checkpoint;
 mod handshake;
@@ -75,8 +75,8 @@ pub(crate) enum ConnectionEnd {
 }
 
 impl Door {
-    /// Serves a connection until it ends or `stop` is cancelled. `slot` hears that its client has logged in
-    /// with a credential.
+    /// Serves a connection until it ends or `stop` is cancelled. `slot` is told when its client has
+    /// logged in with a credential.
     pub async fn serve(
         self: &Arc<Self>,
         socket: TcpStream,
@@ -121,8 +121,8 @@ impl Door {
         }
     }
 
-    /// Tells a client that there is no room for its connection, in the answer to its first request, and
-    /// closes it.
+    /// Refuses a client because there are too many connections. The first request is answered with
+    /// that, and the connection is closed.
     pub async fn refuse(&self, socket: TcpStream) {
         let refusing = handshake::refuse(self, socket);
         if let Ok(Err(ended)) = tokio::time::timeout(REFUSAL_TIME, refusing).await {
@@ -135,7 +135,7 @@ impl Door {
 pub(crate) struct PendingRequest {
     pub(crate) stream: StreamId,
     pub(crate) measure: Measure,
-    /// One of the requests that may run at the same time, until it is answered.
+    /// Permit for one of the requests that may run at the same time, until it is answered.
     permit: OwnedSemaphorePermit,
 }
 
@@ -146,9 +146,9 @@ struct Connection<R> {
     outlet: ReplyWriter,
     peer: Peer,
     slot: Arc<dyn AcceptedConnection>,
-    /// Who it is, as far as is known.
+    /// State of the login.
     standing: handshake::LoginState,
-    /// The same, for who waits for its files to be closed.
+    /// The same, for the task that waits until its files are closed.
     entered: Arc<OnceLock<Arc<Session>>>,
     /// It announced a third-party copy.
     third_party: bool,
@@ -156,7 +156,7 @@ struct Connection<R> {
     tasks: TaskTracker,
     /// The server stops: nothing new begins.
     stop: CancellationToken,
-    /// Ends everything that runs for this connection.
+    /// Cancels all tasks of this connection.
     cut: CancellationToken,
 }
 

@@ -1,8 +1,8 @@
-//! The one place where answers of a connection leave it.
+//! The reply writer: the one place where a connection sends answers.
 //!
-//! Answers come from many tasks and go out whole, in the order in which they came. All but the
-//! smallest hold room ([`crate::session::BufferReservation`]) until the socket has taken them; those are bounded
-//! by their number.
+//! Answers come from many tasks and are sent completely, in the order of their arrival. All but the
+//! smallest hold memory ([`crate::session::BufferReservation`]) until the socket has taken them.
+//! The number of the smallest is limited.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -31,7 +31,7 @@ const SLICES_MAX: usize = 1024;
 struct Frame {
     pieces: Vec<Bytes>,
     _share: Option<BufferReservation>,
-    /// Told when the socket has taken it and everything before.
+    /// Completed when the socket has taken it and everything before.
     taken: Option<oneshot::Sender<()>>,
 }
 

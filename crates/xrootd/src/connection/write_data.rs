@@ -1,7 +1,7 @@
-//! Taking the bytes of writes from the socket.
+//! Reading the bytes of writes from the socket.
 //!
-//! Whatever is wrong with a write, its bytes are on the wire and must be taken before the next
-//! request can be read. They are thrown away then, and the answer says what was wrong.
+//! Even if a write is refused, its bytes are on the wire and must be read before the next request.
+//! They are then discarded, and the answer names the error.
 
 use std::sync::Arc;
 
@@ -215,12 +215,12 @@ fn whole_pages(at: u64, left: usize, room: usize) -> usize {
 
 /// Good data of pages that follow each other.
 struct PageRun {
-    /// Where it goes in the file.
+    /// Start in the file.
     offset: u64,
-    /// Where it stands among what came.
+    /// Start in the received bytes.
     from: usize,
     to: usize,
-    /// What the client sent with its pages.
+    /// Checksums that the client sent with its pages.
     crcs: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! `query checksum`: from the catalog, or computed by reading the file where it has none yet.
+//! `query checksum`: from the catalog, or computed by reading the file if the catalog has none yet.
 
 use bytes::Bytes;
 use dewar_checksum::Algorithm;

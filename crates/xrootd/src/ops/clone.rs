@@ -1,4 +1,4 @@
-//! Bytes of open files put into another open file, without passing through the client.
+//! Cloning ranges of open files into another open file, without transfer through the client.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `query config`: what clients ask a server about itself.
+//! `query config`: the settings that clients query.
 
 use bytes::Bytes;
 use dewar_xrootd_proto::limits::{

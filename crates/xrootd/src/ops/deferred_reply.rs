@@ -1,4 +1,5 @@
-//! Answers that come later: the client is told so, and what it is then told comes unasked.
+//! Delayed answers: the client is told to wait, and the answer is then sent as an unsolicited
+//! message.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use dewar_xrootd_proto::{Reply, Status};

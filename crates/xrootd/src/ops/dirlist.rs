@@ -1,4 +1,5 @@
-//! `dirlist`, page after page, so that a directory of a million names takes the room of a thousand.
+//! `dirlist`, page after page, so that a directory of a million names takes the memory of a
+//! thousand.
 
 use std::fmt::Write as _;
 

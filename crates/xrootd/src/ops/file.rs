@@ -1,4 +1,4 @@
-//! Opening and closing files, and what is asked of open ones beside reading and writing.
+//! Opening and closing files, and requests on open files other than reading and writing.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

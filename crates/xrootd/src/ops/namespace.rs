@@ -1,4 +1,4 @@
-//! Names: looking at them, making and removing them, giving them others.
+//! Names: looking up, making, removing and renaming them.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! `read` and `pgread`.
 //!
-//! A read goes out in frames of at most [`FRAME_BYTES`], each sent when its bytes are there. Only
-//! the room of one frame is held at a time, so a client that takes nothing holds little.
+//! A read is sent in frames of at most [`FRAME_BYTES`], each when its bytes are available. Only the
+//! memory of one frame is held at a time, so a client that reads nothing from its socket holds
+//! little.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use dewar_store::file::{FileBytes, VerifiedBytes};
@@ -162,7 +163,7 @@ impl<'f> StoredSums<'f> {
 /// A range cut into frames.
 struct Frames<'s> {
     source: &'s ReadSource,
-    /// Of a reader: its bytes from where it is on, in order.
+    /// For a reader: its bytes in order, from its position on.
     bytes: Option<FileBytes<'s>>,
     /// Read and not sent.
     rest: VerifiedBytes,

@@ -1,4 +1,4 @@
-//! What a name leads to, in the words of `stat`.
+//! The entry that a name refers to, as a `stat` reply.
 
 use dewar_checksum::{Algorithm, Digest, DigestSet};
 use dewar_store::file::{Node, NodeAttributes};

@@ -1,7 +1,8 @@
 //! `readv`: many small reads in one request.
 //!
-//! Elements are answered in their order, as many in a frame as go in. Neighbours in the file, and those
-//! with less than a page between them, are read as one. What is in memory is taken from there at once; the others of a frame are read at the same time.
+//! Elements are answered in their order, as many per frame as fit. Elements that are adjacent in
+//! the file, or less than a page apart, are read as one. Elements in memory are served from there
+//! at once. The other elements of a frame are read at the same time.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a client says that it tried: `tried=HOST,HOST&triedrc=enoent,srverr`.
+//! The servers that a client says it has tried: `tried=HOST,HOST&triedrc=enoent,srverr`.
 
 use dewar_xrootd_proto::Cgi;
 
@@ -9,7 +9,7 @@ const HOSTS_MAX: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExcludedHosts<'a> {
     hosts: Vec<&'a str>,
-    /// Whether all that is said of why is that there was no such file.
+    /// Whether a missing file is the only reason that was given.
     only_missing: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the configuration says about other servers.
+//! Configuration of other servers.
 
 use std::net::IpAddr;
 
@@ -8,12 +8,12 @@ use dewar_xrootd_client::Endpoint;
 /// When clients are sent to other servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RedirectMode {
-    /// When this server stops, instead of being told to come back.
+    /// When this server stops, instead of telling clients to come back.
     #[default]
     Stopping,
-    /// Also while another one has clearly less to do, or is nearer to the client.
+    /// Also while another server has clearly less load, or is nearer to the client.
     Balanced,
-    /// Always: this server has no files, and asks nobody who it is.
+    /// Always: this server has no files, and authenticates no client.
     Always,
 }
 
@@ -30,7 +30,7 @@ impl RedirectMode {
     }
 }
 
-/// Another server, and whose clients are near to it.
+/// Another server, and the clients that are near to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedirectTarget {
     pub(crate) place: Endpoint,
@@ -38,7 +38,8 @@ pub struct RedirectTarget {
 }
 
 impl RedirectTarget {
-    /// Of `HOST[:PORT]`, or `HOST[:PORT]=NETWORK` for one that is near to the clients of a network.
+    /// Parses `HOST[:PORT]`, or `HOST[:PORT]=NETWORK` for a server near to the clients of a
+    /// network.
     #[must_use]
     pub fn parse(rule: &str) -> Option<Self> {
         let (place, near) = match rule.split_once('=') {
@@ -58,14 +59,14 @@ impl RedirectTarget {
     }
 }
 
-/// To whom clients are sent, and when.
+/// The targets of redirection, and the cases in which clients are redirected.
 #[derive(Clone, Debug, Default)]
 pub struct Redirect {
     /// When.
     pub when: RedirectMode,
     /// Servers with the same files, for reading.
     pub reads: Vec<RedirectTarget>,
-    /// Servers that take what is written, or what changes names.
+    /// Servers for requests that write or change names.
     pub writes: Vec<RedirectTarget>,
 }
 

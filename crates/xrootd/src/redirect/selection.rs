@@ -1,4 +1,4 @@
-//! To which server a client is sent: a function of what is known.
+//! The choice of the server that a client is sent to: a function of the known facts.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ pub(crate) enum NoServer {
     NoneThere,
     /// The client was at all that are there, and none has the file.
     Missing,
-    /// The client was at all that are there.
+    /// The client tried all servers that are present.
     AllTried,
 }
 

@@ -1,8 +1,8 @@
-//! Room for bytes: bounded for a connection, and for all of them together.
+//! Memory for bytes: limited for a connection, and for all of them together.
 //!
-//! While the common room lasts, a connection may hold up to its own bound. When it is used up,
-//! each connection still goes on with one small piece at a time, so nobody starves and nobody can
-//! make others starve.
+//! While shared memory is available, a connection may hold up to its own limit. When it is used up,
+//! each connection still continues with one small piece at a time. No connection can therefore
+//! starve the others.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! Ids of sessions. Clients keep them, and give them back on the connection that follows a broken
-//! one; so they tell when a session began of which nothing else is known any more.
+//! Ids of sessions. Clients keep them, and send them on the connection that follows a broken one.
+//! An id therefore contains the start time of its session, for sessions that are forgotten
+//! otherwise.
 
 use dewar_env::Rng;
 use dewar_types::Timestamp;

@@ -1,10 +1,11 @@
-//! Files whose connection broke, kept until their clients go on with them or the time for that is over.
+//! Files whose connection broke. They are kept until their clients continue or the time limit is
+//! over.
 //!
-//! A client that loses the connection to an open file opens it anew by itself, without a word to who uses it: it
-//! sends again what was not acknowledged, or reads on. What was acknowledged stands in the file's writer, so the
-//! client gets that very one back; and it gets the version back that it was reading, whatever has the name now.
-//! Whose a file is: who is the same user of this server, opens the same path and says to be the same process on the
-//! same host.
+//! A client that loses the connection to an open file opens it again without notice to its user. It
+//! sends again the bytes that were not acknowledged, or continues to read. Acknowledged bytes are
+//! in the file's writer, so the client gets the same writer back. A reader gets back the version
+//! that it was reading, even if the name has another one by now. The client must be the same user
+//! of this server, open the same path, and claim to be the same process on the same host.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -39,7 +40,7 @@ struct Upload {
 
 struct Read {
     whose: ClientFileKey,
-    /// What it read stays readable by this.
+    /// Keeps the version that the client read readable.
     file: Option<Arc<LeasedFile>>,
     version: VersionId,
     since: Instant,
@@ -50,7 +51,7 @@ struct Read {
 struct RetainedFiles {
     uploads: VecDeque<Upload>,
     reads: VecDeque<Read>,
-    /// Somebody gives up what is too old.
+    /// Whether a task removes expired entries.
     swept: bool,
 }
 

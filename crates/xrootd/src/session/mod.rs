@@ -1,4 +1,4 @@
-//! A session: who a client is, its open files, and the connections that are bound to it.
+//! A session: the identity of a client, its open files, and the connections that are bound to it.
 //!
 //! It lives as long as its first connection. Handles are numbers of the session's own, so no other
 //! session can name them.
@@ -39,7 +39,7 @@ use crate::tpc::keys::KeyGuard;
 pub(crate) enum Handle {
     /// For reading.
     Reader(Arc<Reader>),
-    /// For writing, and reading what it is meanwhile.
+    /// For writing, and for reading the present content meanwhile.
     Writer(Arc<Writer>),
     /// Fetched by this server.
     Copy(Arc<Copy>),
@@ -75,16 +75,16 @@ pub(crate) struct ClientInfo {
 /// A session.
 pub(crate) struct Session {
     id: SessionId,
-    /// None of who came for nothing but files to which there are keys.
+    /// None for a client that may only open files by a key.
     proof: Option<Proof>,
     claimed: ClientInfo,
     peer: Peer,
     files_max: usize,
     handles: Mutex<BTreeMap<u32, Handle>>,
     next: AtomicU32,
-    /// No more files are opened. Changed and asked under the lock of the handles.
+    /// Whether no more files may be opened. Changed and read under the lock of the handles.
     over: AtomicBool,
-    /// The ways out by number: 0 is the first connection's.
+    /// The reply writers by number: 0 is the first connection's.
     outlets: Mutex<[Option<ReplyWriter>; BOUND_MAX + 1]>,
     /// Room for what is written and the disks have not taken.
     pub(crate) room: Budget,
@@ -92,7 +92,8 @@ pub(crate) struct Session {
     pub(crate) names: Arc<NameOpOrder>,
     /// Bytes are cloned by one request at a time.
     pub(crate) clones: tokio::sync::Mutex<()>,
-    /// When the session began that the client says it had before this one, if this server knows nothing of it.
+    /// Start of the session that the client says it had before this one, if this server knows
+    /// nothing of it.
     former: OnceLock<Timestamp>,
     /// Files were closed.
     closed: Notify,

@@ -1,9 +1,9 @@
-//! What open files hold in memory: bounded for an account, and for all of them together.
+//! Memory of open files: bounded for an account, and for all of them together.
 //!
-//! A file that is written keeps small content, or a window of large content, until its close. One
-//! that is read keeps where its pieces are. Both hold a lease for that, from their open on. An
-//! account whose leases are as large as what is free gets no further one: alone it gets half of the
-//! memory, and an account that comes late finds something too.
+//! A file that is written keeps small content, or a window of large content, until its close. A
+//! file that is read keeps the places of its pieces. Both hold a lease for that memory from their
+//! open on. An account whose leases are as large as the free memory gets no further lease. A single
+//! account therefore gets half of the memory, and an account that comes late still gets some.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;

@@ -1,8 +1,9 @@
-//! What changes names on a session, in the order in which it came.
+//! Requests of a session that change names, in the order of their arrival.
 //!
-//! Requests of a session run side by side. Who removes a tree asks for a directory right behind what is in
-//! it, without waiting for answers, as servers allow that take one request after the other. So the removal
-//! of a directory waits for what came before it; all else does not.
+//! Requests of a session run side by side. A client that removes a tree requests the removal of a
+//! directory directly after those of its entries, without waiting for answers. Servers that process
+//! one request after the other allow that. The removal of a directory therefore waits for all
+//! earlier requests of this kind; other requests do not wait.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A file that is being written: one task owns it, and does what comes in the order in which it
-//! came.
+//! A file that is being written. One task owns it, and processes its requests in the order of their
+//! arrival.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,13 +50,13 @@ enum Op {
 pub(crate) enum CheckpointAction {
     /// The file as it is now is remembered.
     Begin,
-    /// What was changed since then stays.
+    /// Keeps the changes since the beginning of the checkpoint.
     Commit,
     /// Nothing becomes of it; how many bytes were written since then.
     Query,
     /// Nothing becomes of it; there must be one.
     Keep,
-    /// What was changed since then is undone.
+    /// Undoes the changes since the beginning of the checkpoint.
     Rollback,
 }
 
@@ -74,14 +74,14 @@ pub(crate) struct Writer {
     pub(crate) owner: UserId,
     /// Its client began anew over another connection and will not go on with this one.
     pub(crate) given_up: AtomicBool,
-    /// Its client removed the name meanwhile: nothing comes of it.
+    /// Whether its client removed the name meanwhile; the file is then discarded.
     removed: AtomicBool,
     /// Bytes of the file as it is now.
     size: Arc<AtomicU64>,
     ops: mpsc::Sender<Op>,
     /// Writes whose bytes are still coming.
     coming: watch::Sender<PendingWrites>,
-    /// Pages that came damaged and did not come again: where they begin, and their bytes.
+    /// Pages that arrived damaged and were not sent again: start and length in bytes.
     bad: Mutex<BTreeMap<u64, usize>>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Writer {
 #[derive(Clone, Copy, Debug, Default)]
 struct PendingWrites {
     now: usize,
-    /// Those whose client went before all of them were there.
+    /// Writes whose client went before all of their bytes were there.
     broken_off: u64,
 }
 
@@ -131,7 +131,7 @@ impl<T> QueuedOp<T> {
 pub(crate) struct WriteCompletion {
     outlet: ReplyWriter,
     asked: PendingRequest,
-    /// What is sent when all went well.
+    /// The answer that is sent after success.
     success: Mutex<Vec<Bytes>>,
     state: Mutex<(usize, Option<ErrorReply>)>,
 }
@@ -416,15 +416,15 @@ struct Task {
     revision: Revision,
     /// The memory that the revision and its checkpoint hold.
     lease: FileLease,
-    /// What failed first: the file is not what was written to it, and never will be.
+    /// The first error. The file does not have the written content, and never will.
     failed: Option<(ErrorCode, String)>,
     path: String,
     size: Arc<AtomicU64>,
     checkpoint: Option<Snapshot>,
-    /// What became of a checkpoint last, if nothing was written since.
+    /// The last operation on a checkpoint, if nothing was written since.
     turned: Option<CheckpointAction>,
-    /// The same of before the connection broke: a client that did not hear of it asks once more, perhaps behind what
-    /// it wrote before and did not hear of either.
+    /// The last operation from before the connection broke. A client without an answer sends it
+    /// again, possibly after earlier writes that were not answered either.
     may_repeat: Option<CheckpointAction>,
 }
 

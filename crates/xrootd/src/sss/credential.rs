@@ -1,4 +1,4 @@
-//! What a client sends to prove that it has a key.
+//! The credential with which a client proves that it has a key.
 //!
 //! ```text
 //! "sss" 0   2 bytes of nothing   length of the key's name   '0' Blowfish   number of the key, 8 bytes
@@ -8,8 +8,8 @@
 //!           CRC-32
 //! ```
 //!
-//! Numbers are big-endian. Sealed means Blowfish, each byte fed back (CFB), from zeros; the CRC
-//! tells whether it was the right key.
+//! Numbers are big-endian. The sealed part is encrypted with Blowfish in CFB mode with a zero
+//! initialization vector. The CRC proves that the key was the right one.
 
 use std::net::IpAddr;
 
@@ -119,7 +119,7 @@ fn unseal(sealed: &[u8], key: &SssKey) -> Option<Zeroizing<Vec<u8>>> {
 #[derive(Default)]
 struct Claims {
     name: Option<String>,
-    /// From where it sends.
+    /// Address of the sender.
     address: Option<IpAddr>,
 }
 
@@ -153,7 +153,8 @@ fn address(text: &[u8]) -> Option<IpAddr> {
     inside.split(']').next()?.parse().ok()
 }
 
-/// Opens any bytes as a keytab, as a credential, and as what a credential seals.
+/// Fuzz target: parses any bytes as a keytab, as a credential, and as the decrypted part of a
+/// credential.
 pub fn fuzz_sss(bytes: &[u8]) {
     let nobody = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
     let text = String::from_utf8_lossy(bytes);

@@ -1,8 +1,8 @@
 //! The file with the keys of services.
 //!
 //! A line for each key: a version, then fields with a letter each, like
-//! `0 u:alice g:users n:service N:6788456382041358337 c:1700000000 e:0 k:0123…`. What else a line
-//! has is passed over.
+//! `0 u:alice g:users n:service N:6788456382041358337 c:1700000000 e:0 k:0123…`. Other fields of a
+//! line are ignored.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 /// Shortest and longest keys that Blowfish takes, in bytes.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 4..=56;
 
-/// Whom a key speaks for.
+/// The users that a key may represent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyUser {
     /// This user.
@@ -25,9 +25,9 @@ pub enum KeyUser {
 pub struct SssKey {
     /// Its number, by which a client names it.
     pub number: i64,
-    /// Whom it speaks for.
+    /// Users that the key may represent.
     pub user: KeyUser,
-    /// Whether its credentials count from wherever they come (a key's name that ends in `+`).
+    /// Whether its credentials are valid from any address (a key's name that ends in `+`).
     pub anywhere: bool,
     /// When it ends, in seconds since 1970; 0 for never.
     pub expires: u64,
@@ -67,7 +67,7 @@ pub struct KeytabError {
 /// Reads the keys of a keytab.
 ///
 /// # Errors
-/// The first line that cannot be read. What stands in it is not repeated: it may be a key.
+/// The first line that cannot be read. The error does not repeat its text, which may be a key.
 pub fn parse_keytab(text: &str) -> Result<Vec<SssKey>, KeytabError> {
     let lines = text.lines().zip(1..);
     lines

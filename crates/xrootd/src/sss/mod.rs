@@ -1,8 +1,8 @@
-//! Protocol `sss`: services prove who they are with a key that both sides have.
+//! Protocol `sss`: services prove their identity with a key that both sides have.
 //!
 //! - [`keytab`]: the file with the keys, as `xrdsssadmin` writes it;
-//! - [`credential`]: what a client sends, sealed with one of them;
-//! - [`ReplayCache`]: that each is taken once.
+//! - [`credential`]: the message of a client, encrypted with one of the keys;
+//! - [`ReplayCache`]: ensures that each credential is accepted once.
 
 mod credential;
 mod keytab;

@@ -1,9 +1,10 @@
-//! From where this server may fetch: the one place that decides whom clients can make it connect to.
+//! Sources from which this server may fetch. No other place decides where clients can make it
+//! connect to.
 //!
-//! Names are judged by the list, and then the addresses that they lead to: what is connected to is
-//! an address that was judged, so a name that leads elsewhere a moment later leads nowhere. Where the
-//! list is general (`*`), only addresses of the public network count; a loopback, private or
-//! link-local one must be listed as itself, as its network, or by the full name of its host.
+//! First the host name is checked against the list, then each of its addresses. The server connects
+//! to the checked address itself, so a later change of the name has no effect. If the list is
+//! general (`*`), only addresses of the public network are allowed. A loopback, private or
+//! link-local address must be listed itself, by its network, or by the full name of its host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -36,7 +37,7 @@ enum Hosts {
 }
 
 impl AllowRule {
-    /// Reads a rule; `None` for what is none.
+    /// Parses a rule; `None` if it is invalid.
     #[must_use]
     pub fn parse(rule: &str) -> Option<Self> {
         let rule = rule.trim().to_ascii_lowercase();
@@ -118,7 +119,7 @@ impl Hosts {
     }
 }
 
-/// The list of rules; with none nothing is fetched from anywhere.
+/// The list of rules; if it is empty, no source is allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList(pub Vec<AllowRule>);
 

@@ -1,9 +1,9 @@
 //! A file whose bytes this server fetches itself.
 //!
-//! The first `sync` arms it, the second starts the copy and is answered when that is over; `stat` of
-//! the handle tells how far it is. `close` makes the file what came, if all of it did. Whatever ends
-//! the handle before (a close, the connection's end, a cancel) ends the copy, and the file was never
-//! there.
+//! The first `sync` arms the copy. The second one starts it and is answered when it is over; `stat`
+//! of the handle shows the progress. `close` publishes the file if all bytes came. If the handle
+//! ends before (by a close, the connection's end, or a cancel), the copy ends too, and the file is
+//! never visible.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,7 @@ pub(crate) struct Copy {
     over: watch::Sender<Option<VerbResult<()>>>,
     cut: CancellationToken,
     _end: DropGuard,
-    /// From the start of the copy on, until its end is counted.
+    /// Set from the start of the copy until its end is counted.
     counted: Mutex<Option<CopyCount>>,
 }
 
@@ -100,7 +100,7 @@ type CopyFailure = (CopyEnd, ErrorReply);
 pub(crate) enum SyncReply {
     /// This, at once.
     Now,
-    /// What comes of this, later.
+    /// The result, which comes later.
     Later(watch::Receiver<Option<VerbResult<()>>>),
 }
 

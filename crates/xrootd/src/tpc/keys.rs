@@ -55,7 +55,7 @@ pub(crate) enum KeyRejected {
 /// A key that waits.
 struct PendingKey {
     grant: Grant,
-    /// Which of all that were left it is; the same key may have been left before.
+    /// Number of this key among all that were left; the same key may have been left before.
     number: u64,
     _place: SharePermit,
 }

@@ -1,4 +1,4 @@
-//! Third-party copies: a client that moves nothing itself lets one server fetch from another.
+//! Third-party copies: a client that moves no data itself lets one server fetch from another.
 //!
 //! ```text
 //! client --open tpc.key tpc.src--> destination      sync: armed
@@ -6,15 +6,15 @@
 //! client --sync------------------> destination --open tpc.key tpc.org--> source
 //! ```
 //!
-//! - As **source** ([`keys`]): the client's `open` leaves a key for the host that it names. Who comes
-//!   from there with the key, the path and the client's name reads that one file, with the client's
-//!   rights and none of its own. A key is good once and for a short time, and ends with the file that
-//!   the client holds open.
-//! - As **destination** ([`copy`]): the file is one that is being written, and what is written comes
-//!   from the source instead of the client. Nothing of it is seen before the client's `close`.
-//! - Without a key, with **delegation**: the client's own token is shown to the source.
+//! - As **source** ([`keys`]): the client's `open` leaves a key for the host that it names. A
+//!   destination that connects from that host with the key, the path and the client's name reads
+//!   that one file, with the client's rights and none of its own. A key is valid once and for a
+//!   short time. It ends with the file that the client holds open.
+//! - As **destination** ([`copy`]): the file is an ordinary open file, whose bytes come from the
+//!   source instead of the client. It is not visible before the client's `close`.
+//! - Without a key, with **delegation**: the client's own token is sent to the source.
 //!
-//! Where the server may be made to connect to is the administrator's to say ([`allow_list`]).
+//! The administrator configures the servers that this server may connect to ([`allow_list`]).
 
 pub(crate) mod allow_list;
 pub(crate) mod copy;
@@ -34,9 +34,9 @@ use dewar_xrootd_client::{Resolver, TlsConfig};
 pub use allow_list::{AllowList, AllowRule};
 pub use pace::Pace;
 
-/// Whose certificates are believed when this server is the client.
+/// Trust in certificates when this server is the client.
 pub trait Trust: Send + Sync {
-    /// The configuration of such connections; `None` where nobody is trusted, which leaves those
+    /// The TLS configuration of such connections; `None` if nothing is trusted, which leaves them
     /// without encryption.
     fn client(&self) -> BoxFuture<'_, Option<Arc<TlsConfig>>>;
 }
@@ -44,14 +44,14 @@ pub trait Trust: Send + Sync {
 /// How third-party copies are done.
 #[derive(Clone)]
 pub struct TpcConfig {
-    /// From where files may be fetched; with none this server is no destination.
+    /// Sources from which files may be fetched; if empty, this server is no destination.
     pub sources: AllowList,
-    /// Copies that run at the same time; further ones are told to wait. Nobody gets more of them than
-    /// are left free.
+    /// Maximum number of copies at the same time; further ones must wait. A user gets at most as
+    /// many as are left free.
     pub copies_max: usize,
     /// The slowest that a source may be.
     pub pace: Pace,
-    /// Whom to believe.
+    /// Trusted certificates.
     pub trust: Option<Arc<dyn Trust>>,
     /// The addresses on which this process listens. A copy with the client's token does not come from them.
     pub listeners: Vec<SocketAddr>,

@@ -1,4 +1,4 @@
-//! What an `open` says about a third-party copy.
+//! The third-party copy options of an `open`.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) enum ReaderParams<'a> {
         destination: &'a str,
         time: Duration,
     },
-    /// To use one that somebody left.
+    /// To use a key that a client left.
     Redeem { key: &'a str, origin: &'a str },
 }
 

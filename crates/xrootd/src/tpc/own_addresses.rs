@@ -1,8 +1,8 @@
-//! Addresses at which this process itself listens.
+//! Addresses on which this process itself listens.
 //!
-//! A copy that shows a client's token must not come from here: the server would ask itself from its own
-//! address, and policies that trust this address would trust whoever started the copy. A copy with a key
-//! may, since the one who left the key is judged by where that client is.
+//! A copy with a client's token must not come from this server. The server would connect from its
+//! own address, and policies that trust this address would trust the client that started the copy.
+//! A copy with a key is allowed, since the client that left the key is judged by its own address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-/// The slowest that a source may be. A slower one holds a place that others wait for.
+/// Minimum speed of a source. A slower one blocks a slot that others wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Bytes a second, on average over [`Self::over`]; 0 takes any.
+    /// Bytes a second, on average over [`Self::over`]; 0 accepts any speed.
     pub rate_min: u64,
-    /// The time in which the source was waited for; what this server's disks take is not counted.
+    /// Time spent waiting for the source; time of this server's disks is not counted.
     pub over: Duration,
 }
 
@@ -47,7 +47,7 @@ impl std::fmt::Display for SlowSource {
 pub(super) struct PaceMonitor {
     pace: Pace,
     waited: Duration,
-    /// What had come when this time began.
+    /// Bytes that had come when this period began.
     before: u64,
 }
 

@@ -1,7 +1,7 @@
-//! The names of what a condition asks for.
+//! The keys of conditions.
 //!
-//! A name that is not known here is refused when the policy is set: a misspelt key in a statement
-//! that denies would deny nothing, and nobody would know.
+//! A policy with an unknown key is refused when it is set. A misspelt key in a statement that
+//! denies would otherwise deny nothing, and nobody would notice.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ macro_rules! keys {
             RequestObjectTag(Box<str>),
             /// A tag that the request gives a user or role.
             RequestTag(Box<str>),
-            /// A tag of who asks.
+            /// A tag of the caller.
             PrincipalTag(Box<str>),
             /// A tag of the bucket. Users and roles have none here.
             ResourceTag(Box<str>),
@@ -70,10 +70,10 @@ keys! {
     RequestObjectTagKeys "s3:RequestObjectTagKeys",
 }
 
-/// Keys of AWS about what there is not here: private networks of a cloud, organisations, services that
-/// call for somebody, access points, second factors, boundaries. That they have no value is what AWS
-/// itself says of a request without these, so a statement means here what it means there. A key about
-/// something that a request can have does not belong here: it gets a value, or is refused.
+/// Keys of AWS about things that do not exist here: private networks of a cloud, organisations,
+/// calls by services, access points, second factors, boundaries. They have no value, as AWS
+/// documents it for a request without these things. So a statement has the same meaning here and
+/// there. Do not add a key about something that a request can have: give it a value, or refuse it.
 const UNUSED: &[&str] = &[
     "aws:CalledVia",
     "aws:CalledViaFirst",
@@ -101,7 +101,7 @@ const UNUSED: &[&str] = &[
     "s3:InventoryAccessibleOptionalFields",
 ];
 
-/// What keys with a name behind them begin with; the name stands for any.
+/// The prefixes of keys that continue with a name. The name may be any.
 const NAMED: &[&str] = &[
     "s3:ExistingObjectTag/",
     "s3:RequestObjectTag/",
@@ -111,9 +111,9 @@ const NAMED: &[&str] = &[
     "s3:BucketTag/",
 ];
 
-/// Every condition key that policies may name and that requests have a value for; those that end in a
-/// slash take the name of a tag. Claims of issuers' tokens are beside, and keys about what there is not
-/// here, which no request has.
+/// Every condition key that policies may name and that requests can have a value for. Keys that end
+/// in a slash are followed by the name of a tag. Claims of tokens, and keys about things that do
+/// not exist here, are not included.
 pub fn condition_keys() -> impl Iterator<Item = &'static str> {
     let fixed = FIXED.iter().map(|(name, _)| *name);
     let said = Fact::ALL.iter().map(|fact| fact.key());
@@ -124,7 +124,7 @@ pub fn condition_keys() -> impl Iterator<Item = &'static str> {
 const NAME_BYTES_MAX: usize = 256;
 
 impl Key {
-    /// Bytes of memory that it takes beside itself.
+    /// Heap memory in bytes, without the object itself.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             Self::ExistingObjectTag(name)
@@ -175,7 +175,8 @@ impl Key {
         Self::claim(text)
     }
 
-    /// A claim of an issuer's tokens: `idp.example.org/realms/lab:aud`. Services have no dot.
+    /// A claim of an issuer's tokens: `idp.example.org/realms/lab:aud`. Service prefixes contain no
+    /// dot.
     fn claim(text: &str) -> Option<Self> {
         let (issuer, claim) = text.rsplit_once(':')?;
         let host =
@@ -184,9 +185,9 @@ impl Key {
         known.then(|| Self::Claim(text.into()))
     }
 
-    /// Whether it tells users of a provider apart: those that say only for which service or client a
-    /// token is are the same for everybody. The tags of a session that a provider vouches for are a
-    /// claim of its token.
+    /// Whether the claim distinguishes users of a provider. Claims about only the service or the
+    /// client of a token are the same for everybody. The tags of a session that a provider vouches
+    /// for are a claim of its token.
     pub(crate) fn is_personal_claim(&self) -> bool {
         match self {
             Self::Claim(text) => !names_client(text) && !matches!(claim_name(text), "iss" | "typ"),
@@ -195,7 +196,8 @@ impl Key {
         }
     }
 
-    /// Whether it tells clients of a provider apart, or those of its users apart who have a tag.
+    /// Whether the claim distinguishes clients of a provider, or users of the provider that have a
+    /// tag.
     pub(crate) fn is_client_claim(&self) -> bool {
         match self {
             Self::Claim(text) => names_client(text),
@@ -204,8 +206,8 @@ impl Key {
         }
     }
 
-    /// Whether a fixed value of it names few enough that a statement with it is not for the
-    /// public (S3 user guide, "The meaning of public").
+    /// Whether a fixed value of it matches so few callers that a statement with it is not public
+    /// (S3 user guide, "The meaning of public").
     pub(crate) fn narrows(&self) -> bool {
         match self {
             Self::SourceIp

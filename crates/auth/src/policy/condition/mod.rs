@@ -15,19 +15,19 @@ use super::pattern::{ALLOCATION_BYTES, PatternSyntax, Variables};
 use super::truth::Truth;
 use value::{ConditionValue, Operator};
 
-/// What a request says about a key.
+/// The value of a key in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ContextValue<'a> {
     /// Nothing.
     Absent,
     /// One value.
     One(Cow<'a, str>),
-    /// Nothing, which has a meaning: a listing without prefix is one with the prefix of every key. So
-    /// comparisons see a value, and only `Null` sees that nothing was said.
+    /// Absent, with a defined meaning: a listing without prefix has the prefix of every key.
+    /// Comparisons see a value, and only `Null` sees that it is absent.
     Implied(Cow<'a, str>),
     /// Any number of values.
     Many(Vec<Cow<'a, str>>),
-    /// Nobody knows: a claim of the login token that the caller's session does not carry.
+    /// Unknown: a claim of the login token that the caller's session does not contain.
     OmittedClaim,
 }
 
@@ -70,15 +70,15 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
-    /// Bytes of memory that it takes beside itself.
+    /// Heap memory in bytes, without the object itself.
     pub(super) fn memory_bytes(&self) -> usize {
         let wanted = self.wanted.iter().map(ConditionValue::memory_bytes);
         let own = self.wanted.capacity() * size_of::<ConditionValue>() + ALLOCATION_BYTES;
         self.key.memory_bytes() + own + wanted.sum::<usize>()
     }
 
-    /// Whether a request that says `found` about the key meets it. About a claim that was not kept no
-    /// operator says anything: it may have been there or not, with any values.
+    /// Whether a request with the value `found` meets the condition. For a claim that was not kept
+    /// every operator is undecided: it may have been absent or present, with any values.
     pub(crate) fn holds(&self, found: &ContextValue<'_>, variables: Variables<'_>) -> Truth {
         if *found == ContextValue::OmittedClaim {
             return Truth::Unknown;
@@ -110,8 +110,8 @@ impl Condition {
         }
     }
 
-    /// Whether it holds only for tokens that say something about whom they speak of; with
-    /// `client_trust` also for those that say for which client they are.
+    /// Whether it holds only for tokens with a claim about their user. With `client_trust` a claim
+    /// about their client is enough.
     pub(crate) fn tells_users_apart(&self, client_trust: bool) -> bool {
         let positive = !self.negated && !self.if_exists && self.test != Operator::Null;
         let key = &self.key;
@@ -123,13 +123,13 @@ impl Condition {
         &self.key
     }
 
-    /// All keys that it asks for: its own, and those of the variables in its values.
+    /// All keys that the condition uses: its own, and those of the variables in its values.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
         let variables = self.wanted.iter().flat_map(ConditionValue::variables);
         std::iter::once(&self.key).chain(variables)
     }
 
-    /// Whether it leaves over few enough that a statement with it is not for the public.
+    /// Whether it matches so few callers that a statement with it is not public.
     pub(crate) fn narrows(&self) -> bool {
         let positive = !self.negated && !self.if_exists && self.quantifier == Quantifier::Single;
         positive && self.key.narrows() && self.wanted.iter().all(ConditionValue::is_narrow)

@@ -10,7 +10,7 @@ use super::super::truth::Truth;
 use super::Key;
 use crate::network::Network;
 
-/// What an operator does, apart from *not*.
+/// The test of an operator, without *not*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
     Equals,
@@ -25,7 +25,7 @@ pub(super) enum Operator {
     Null,
 }
 
-/// Which way a number or a date must differ.
+/// The direction in which a number or a date must differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     Equals,
@@ -66,7 +66,7 @@ impl Number {
 }
 
 impl ConditionValue {
-    /// Bytes of memory that it takes beside itself.
+    /// Heap memory in bytes, without the object itself.
     pub(super) fn memory_bytes(&self) -> usize {
         match self {
             Self::Text(pattern) => pattern.memory_bytes(),
@@ -155,8 +155,8 @@ impl Operator {
         })
     }
 
-    /// Whether a value of the request is what is wanted. What cannot be read as what the test
-    /// compares is not.
+    /// Whether a value of the request passes the test. A value that cannot be parsed for the test
+    /// fails it.
     pub(super) fn holds(
         self,
         value: &str,

@@ -1,28 +1,40 @@
-//! Where the MD5 streams of a server meet, so that their bytes are hashed side by side on the lanes of one register.
+//! Batching of the MD5 streams of a server, so that their bytes are hashed side by side on the
+//! lanes of one register.
 //!
-//! # How they meet
+//! # How streams are batched
 //!
-//! There is no thread for it: the streams do each other's work (flat combining). What a stream takes in is kept until somebody
-//! has to wait for it: at the end of the stream, or when it holds [`LAZY_MAX`], until it holds less. Then its owner lets the runtime poll
-//! other tasks for a moment, in which others may come to the same point, takes up to 16 streams, first those that somebody waits for and then
-//! any that hold bytes, and hashes them all on the spot. So a stream that ends finds company in those that are still being
-//! received, and most of what they hold is hashed before they need it. While one combiner runs, others that wait pile up behind it
-//! and become the next batch; only a batch that is full already starts beside it, so that several cores help where there is work for
-//! them. A stream that is the only one open hashes at once.
+//! There is no thread for it: the streams do each other's work (flat combining). The bytes of a
+//! stream are kept until somebody must wait for their digest. That is at the end of the stream, or
+//! while it holds [`LAZY_MAX`] or more. Then the following happens:
 //!
-//! Nothing depends on time or on the number of threads: on one seeded thread the order of events is the order of the polls.
+//! 1. The owner of the stream lets the runtime poll other tasks for a moment. Other streams may
+//!    come to the same point meanwhile.
+//! 2. It takes up to 16 streams: first those that somebody waits for, then any that hold bytes.
+//! 3. It hashes all of them at once.
 //!
-//! # Bounds
+//! A stream that ends is therefore hashed together with streams that are still being received, and
+//! most bytes of those are hashed before their digest is needed. While one combiner runs, others
+//! that wait collect and become the next batch. A second batch starts beside it only when it is
+//! full, so that several cores work if there is enough work. A stream that is the only one open
+//! hashes at once.
 //!
-//! Of each stream a batch hashes about [`BATCH_MAX`] bytes at most: under a millisecond of one core between two awaits. Bytes that wait are
-//! shared with the caller's buffer, not copied: [`LAZY_MAX`] of each stream, or its share of [`LAZY_TOTAL`] where there are many (a stream
-//! that has more from a time when there were fewer keeps it until its next bytes come), in [`CHUNKS_MAX`] chunks. Crumbs are hashed at once.
+//! Nothing depends on time or on the number of threads: on one seeded thread the order of events is
+//! the order of the polls.
+//!
+//! # Limits
+//!
+//! A batch hashes at most about [`BATCH_MAX`] bytes of each stream, which takes less than a
+//! millisecond of one core between two awaits. Bytes that wait are shared with the caller's buffer,
+//! not copied. Each stream may hold [`LAZY_MAX`], in [`CHUNKS_MAX`] chunks. With many streams, it
+//! may hold its share of [`LAZY_TOTAL`]. A stream that holds more, from a time with fewer streams,
+//! keeps it until its next bytes come. Small chunks are hashed at once.
 //!
 //! # Cancellation
 //!
-//! A batch is hashed within one poll and cannot be interrupted. The bytes of a stream that is gone are gone with it. Of a call that is
-//! dropped in the middle nothing is lost: its bytes belong to the stream from the first poll on. At the end of a batch *every* owner who
-//! waits is woken, so that one of them leads next even if others are dropped before they are polled.
+//! A batch is hashed within one poll and cannot be interrupted. When a stream is dropped, its bytes
+//! are dropped with it. A call that is dropped in the middle loses nothing: its bytes belong to the
+//! stream from the first poll on. At the end of a batch *every* waiting owner is woken. One of them
+//! leads the next batch, even if others are dropped before they are polled.
 
 #[cfg(test)]
 mod tests;
@@ -61,7 +73,7 @@ const CHUNKS_MAX: usize = 256;
 /// the first made ready.
 const PATIENCE: usize = 2;
 
-/// Where MD5 streams meet; cheap to clone, one per server.
+/// The batches of MD5 streams; cheap to clone, one per server.
 #[derive(Clone)]
 pub struct Md5Lanes {
     shared: Arc<Shared>,
@@ -84,9 +96,9 @@ struct Queue {
     next: Ticket,
     /// Every stream that is open.
     streams: BTreeMap<Ticket, Entry>,
-    /// Those whose owner waits and that nobody has taken, oldest first.
+    /// Streams whose owner waits and that no batch has taken, oldest first.
     waiting: VecDeque<Ticket>,
-    /// Others that hold bytes worth a lane and that nobody has taken, oldest first.
+    /// Other streams with enough bytes for a lane that no batch has taken, oldest first.
     spare: VecDeque<Ticket>,
     /// Batches being hashed now.
     combiners: usize,
@@ -101,21 +113,21 @@ struct Queue {
 struct Entry {
     /// `None` while a batch has it.
     hasher: Option<Md5>,
-    /// What came and is not hashed, but for what a batch has taken.
+    /// Received bytes that are not hashed, without those that a batch has taken.
     pending: VecDeque<Bytes>,
-    /// Its bytes that are not hashed, those that a batch has taken included.
+    /// Its unhashed bytes, including those that a batch has taken.
     held: usize,
-    /// Whether the owner waits until fewer are held.
+    /// Whether the owner waits until fewer bytes are held.
     awaited: bool,
     waker: Option<Waker>,
 }
 
-/// What batches have done so far, for metrics.
+/// Counters of the batches, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneUse {
     /// Times that several streams were hashed together.
     pub batches: u64,
-    /// Streams hashed in these; divided by `batches`, the mean number of busy lanes.
+    /// Streams hashed in the batches; divided by `batches`, the mean number of busy lanes.
     pub jobs: u64,
 }
 
@@ -135,7 +147,7 @@ impl fmt::Debug for Md5Lanes {
 }
 
 impl Md5Lanes {
-    /// A meeting place that uses the best instructions of this machine.
+    /// Batching with the best instructions of this machine.
     #[must_use]
     pub fn new() -> Self {
         Self::with_instructions(Instructions::detect())
@@ -226,11 +238,11 @@ impl fmt::Debug for Md5Stream {
 }
 
 impl Md5Stream {
-    /// Takes in the next bytes, of any number; chunks of 64 KiB to 1 MiB make the best of the lanes. They are kept, unless there are too many
-    /// of them, and hashed when company for them is found.
+    /// Takes the next bytes, of any number; chunks of 64 KiB to 1 MiB use the lanes best. They are
+    /// kept, unless there are too many of them, and hashed together with other streams.
     ///
-    /// Cancellation-safe: `chunk` belongs to the stream from the first poll on, and what a dropped call left unhashed is hashed
-    /// by a later one.
+    /// Cancellation-safe: `chunk` belongs to the stream from the first poll on. Bytes that a
+    /// dropped call left unhashed are hashed by a later one.
     pub async fn update(&mut self, chunk: Bytes) {
         let kept = self.shared.queue().take_in(self.ticket, chunk);
         let keep = match kept.chunks > CHUNKS_MAX {
@@ -443,7 +455,7 @@ struct Batch<'a> {
 struct PendingDigest {
     ticket: Ticket,
     hasher: Md5,
-    /// What is still to be hashed.
+    /// Bytes that are still to be hashed.
     pending: VecDeque<Bytes>,
     /// Bytes hashed in this batch.
     hashed: usize,

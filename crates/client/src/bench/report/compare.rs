@@ -1,4 +1,4 @@
-//! Targets beside the first one: ratios of runs of the same repeat, which were taken within
+//! Comparison of targets with the first one: ratios of runs of the same repeat, measured within
 //! minutes of each other, as median and range.
 
 use super::spread::Spread;
@@ -77,7 +77,7 @@ fn told(spread: Option<Spread>) -> String {
     }
 }
 
-/// Two digits behind the point say enough below 10, and more than is true above.
+/// Two digits after the point are enough below 10, and more than the measurement supports above.
 fn ratio_text(ratio: f64) -> String {
     if ratio < 9.995 {
         format!("{ratio:.2}")

@@ -1,4 +1,4 @@
-//! Tells the results: a table and a comparison on standard output, CSV, JSON and plots in files.
+//! Prints the results: a table and a comparison on standard output, CSV, JSON and plots in files.
 
 mod compare;
 mod csv;

@@ -1,4 +1,4 @@
-//! What several runs of the same thing say together.
+//! Statistics over several runs of the same step.
 
 /// The median of some figures and how far they lie apart.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,12 +11,12 @@ use super::super::size::ByteSize;
 /// `dewar bench root …`.
 #[derive(Clone, Debug, Args)]
 pub struct RootArgs {
-    /// Where to work: root://HOST[:PORT]//BUCKET or a directory in it, roots:// for TLS. Several are
-    /// compared with the first
+    /// The directory to work in: root://HOST[:PORT]//BUCKET or a directory in it, roots:// for TLS.
+    /// Several are compared with the first
     #[allow(rustdoc::broken_intra_doc_links, reason = "[:PORT] is no link")]
     #[arg(required = true, value_name = "[NAME=]URL")]
     pub(super) urls: Vec<String>,
-    /// What to do, each WORKLOAD:SIZE:CONCURRENCY:REQUESTS[:OBJECTS]; REQUESTS may be a time as in
+    /// The steps, each WORKLOAD:SIZE:CONCURRENCY:REQUESTS[:OBJECTS]; REQUESTS may be a time as in
     /// 30s. Workloads: put, put-plain, get, get-plain, vector, open, stat, list
     #[allow(rustdoc::broken_intra_doc_links, reason = "[:OBJECTS] is no link")]
     #[arg(
@@ -30,7 +30,7 @@ pub struct RootArgs {
     /// Bytes of one read or write of put and get
     #[arg(long, value_name = "SIZE", default_value = "8m", value_parser = chunk)]
     pub(super) chunk: ByteSize,
-    /// How many of them are under way for a file
+    /// The number of reads or writes in flight for a file
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(super) ahead: u32,
     /// Elements of a vector
@@ -39,7 +39,7 @@ pub struct RootArgs {
     /// Bytes of an element of a vector, and of the read of open
     #[arg(long, value_name = "SIZE", default_value = "8k", value_parser = element)]
     pub(super) vector_size: ByteSize,
-    /// How often to do everything; targets take turns within each step, in alternating order
+    /// The number of repetitions; targets take turns within each step, in alternating order
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) repeat: u32,
     /// Seconds between the last answer and the reading of the server's CPU
@@ -93,7 +93,7 @@ fn between(text: &str, least: u64, most: u64) -> Result<ByteSize, String> {
     }
 }
 
-/// What a step does.
+/// The workload of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// A new file, by page writes.
@@ -108,7 +108,7 @@ pub(super) enum Work {
     Vector,
     /// Open, a read of a few bytes, close.
     Open,
-    /// What `stat` says of a path.
+    /// The `stat` of a path.
     Stat,
     /// A whole directory with what `stat` says.
     List,
@@ -145,7 +145,7 @@ pub(super) struct RootStep {
 }
 
 impl RootStep {
-    /// The unit in which its CPU is best told.
+    /// The best unit for its CPU.
     pub(super) fn unit(&self) -> Unit {
         match self.work {
             Work::Open | Work::Stat => Unit::ThousandOps,

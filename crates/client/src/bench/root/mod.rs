@@ -1,9 +1,9 @@
-//! `dewar bench root`: load servers over root://, and tell what they do and what it costs.
+//! `dewar bench root`: load servers over root://, and report throughput and cost.
 //!
-//! Each of a step's workers is a session of its own with one operation at a time, as so many client
-//! processes would be; a file is read and written in chunks with several under way, as clients do.
-//! Steps, turns and units are those of `dewar bench s3`; [`work`] is what a worker does, [`report`] what
-//! comes of it.
+//! Each worker of a step is a session of its own with one operation at a time, like a separate
+//! client process. Files are read and written in chunks with several in flight, as clients do.
+//! Steps, turns and units are those of `dewar bench s3`. [`work`] is the work of a worker, and
+//! [`report`] its results.
 
 mod args;
 mod report;
@@ -44,7 +44,7 @@ const UNMEASURED: u32 = 8;
 /// Bytes of a token file that may be one.
 const TOKEN_BYTES_MAX: usize = 64 << 10;
 
-/// Runs the steps that `args` describe and tells what came of them.
+/// Runs the steps that `args` describe and prints their results.
 pub(super) fn run(args: &RootArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -116,7 +116,7 @@ async fn steps(
     Ok(())
 }
 
-/// One step on one target: fills up what it needs, then measures.
+/// Runs one step on one target: writes the missing objects, then measures.
 async fn one(
     args: &RootArgs,
     target: &RootTarget,
@@ -146,7 +146,7 @@ async fn one(
     Ok(RootRun::of(step, &outcome))
 }
 
-/// What came of a step.
+/// The result of a step.
 struct RootOutcome {
     elapsed: Duration,
     tally: Tally,
@@ -156,7 +156,7 @@ struct RootOutcome {
     server: Option<(Usage, Usage)>,
 }
 
-/// What the workers of a step share.
+/// The state that the workers of a step share.
 struct RootContext {
     args: RootArgs,
     step: RootStep,
@@ -232,7 +232,7 @@ async fn drive(
     })
 }
 
-/// Removes what the steps have left; what stays is told.
+/// Removes the objects of the steps, and prints the ones that remain.
 async fn clear(target: &RootTarget, base: &str, sets: &[FileSet]) {
     let outcome = async {
         let connection = target.client.connect(&target.place).await?;
@@ -260,7 +260,7 @@ async fn clear(target: &RootTarget, base: &str, sets: &[FileSet]) {
     }
 }
 
-/// What is not there is as good as removed.
+/// A missing file counts as removed.
 fn gone(outcome: dewar_xrootd_client::Result<()>) -> dewar_xrootd_client::Result<()> {
     match outcome {
         Err(error) if error.code() == Some(dewar_xrootd_proto::ErrorCode::NotFound) => Ok(()),

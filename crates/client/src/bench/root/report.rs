@@ -1,4 +1,4 @@
-//! What comes of the steps, as table and as JSON. Units stand last in the names.
+//! The results of the steps, as table and as JSON. Names end in their unit.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a worker does, and what it counts.
+//! The work of a worker, and its counters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl FileSet {
     }
 }
 
-/// What was done.
+/// The counters of the work.
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
     pub(super) ops: u64,
@@ -56,7 +56,7 @@ pub(super) struct Tally {
     pub(super) by_text: BTreeMap<String, u64>,
 }
 
-/// Different errors that are told.
+/// Most different errors that are printed.
 const TEXTS_MAX: usize = 5;
 
 impl Default for Tally {

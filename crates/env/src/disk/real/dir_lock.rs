@@ -1,8 +1,8 @@
-//! A folder for one process alone.
+//! Lock of a folder for one process.
 //!
-//! Two servers on the same disks would each write over what the other was promised. So the folder
-//! itself is locked, which the kernel ends with the process, however that ends. Within a process the
-//! folder may be opened several times.
+//! Two servers on the same disks would overwrite each other's acknowledged data. The folder itself
+//! is therefore locked. The kernel releases the lock when the process ends, however it ends. Within
+//! a process the folder may be opened several times.
 
 use std::collections::BTreeMap;
 use std::io;

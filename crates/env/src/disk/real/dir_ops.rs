@@ -1,4 +1,4 @@
-//! What is done with names in the folder. Every function here blocks.
+//! Operations on names in the folder. Every function here blocks.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -27,7 +27,7 @@ const DIR_MODE: Mode = Mode::from_raw_mode(0o700);
 pub(super) struct Folder {
     path: PathBuf,
     identity: Option<String>,
-    /// Whether the identity file was there; from then on it has to be.
+    /// Whether the identity file was seen; from then on it must exist.
     identified: AtomicBool,
     /// Device and inode.
     place: (u64, u64),
@@ -35,7 +35,7 @@ pub(super) struct Folder {
     /// Keeps other processes out, if that is wanted.
     hold: Mutex<Option<Arc<DirLock>>>,
     exclusive: bool,
-    /// Folders whose own names, and those above, are durable.
+    /// Folders whose own names, and those of all folders above, are durable.
     anchored: Mutex<BTreeSet<String>>,
     /// One replacement at a time: they share the temporary name.
     replacing: Mutex<()>,

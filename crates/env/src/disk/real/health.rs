@@ -11,8 +11,7 @@ use crate::DiskState;
 pub(super) struct Health {
     causes: Mutex<Causes>,
     state: watch::Sender<DiskState>,
-    /// The state once more, to be had with one load: the kind in the three low bits, the returns
-    /// above.
+    /// A copy of the state that one load reads: the kind in the three low bits, the returns above.
     packed: AtomicU64,
 }
 

@@ -31,7 +31,7 @@ struct Work {
     next_id: u64,
     threads: usize,
     idle: usize,
-    /// Threads that stand in for written-off ones.
+    /// Threads that replace written-off ones.
     stand_ins: usize,
     stopped: bool,
 }

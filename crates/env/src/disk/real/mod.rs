@@ -1,24 +1,24 @@
 //! A folder of a file system as a [`Disk`].
 //!
-//! Every disk has its own threads and bounded queues (lanes), so that one that hangs takes nothing
-//! else with it, and a long sync no read. An operation that is not done within the deadline fails
-//! with [`DiskErrorKind::TimedOut`]; if a thread is stuck in it the disk is
-//! [`DiskState::Hung`], and fails everything at once, until the thread comes back (or, for a
-//! stuck read, until the device proves that it reads).
+//! Every disk has its own threads and bounded queues. A hung disk therefore blocks no other
+//! disk, and a long sync blocks no read. An operation that is not done within the deadline fails
+//! with [`DiskErrorKind::TimedOut`]. If a thread is stuck in it, the disk is [`DiskState::Hung`]
+//! and fails everything at once. This ends when the thread comes back, or, for a stuck read, when a
+//! read of the device succeeds.
 //!
 //! All names are looked up from the folder's descriptor. Once a second, and before anything is
-//! reported as durable, its path must still lead to the same folder (device and inode) with the
-//! identity file in it; else the disk is [`DiskState::Missing`] for descriptors that are open, too.
-//! So must the name of a file lead to it when something is reported as durable in it: a file that
-//! somebody removed takes writes, and nobody finds them again.
-//! The folder itself is never made. When it is there again the disk returns; files that were open
-//! may then fail with `Io` if the device was gone in between, so open them again after a return.
+//! reported as durable, the folder's path must still lead to the same folder (device and inode)
+//! with the identity file in it. Otherwise the disk is [`DiskState::Missing`], for open descriptors
+//! too. The name of a file must also still lead to it when something in it is reported as durable.
+//! A file that was removed still takes writes, but they are lost. The folder itself is never made.
+//! When it is there again, the disk returns. Open files may then fail with `Io` if the device was
+//! gone in between, so open them again after a return.
 //!
 //! A failed sync poisons the disk: Linux reports the loss once and then shows pages as clean that
 //! never reached the medium.
 //!
-//! A folder that takes no writes ([`DiskState::ReadOnly`]) shows at opening, by a write that is
-//! refused, or when it is looked at; and by the same looks when it takes them again.
+//! A folder that takes no writes ([`DiskState::ReadOnly`]) is noticed at opening, by a refused
+//! write, or by the periodic check. The same checks notice when it takes writes again.
 //!
 //! Cancellation: a dropped future leaves its operation queued or running; it may still happen.
 //! Needs a tokio runtime with timers, whose clock is not paused.
@@ -58,14 +58,14 @@ use crate::{
 pub struct RealDiskConfig {
     /// How long an operation may wait and run.
     pub deadline: Duration,
-    /// Threads of each of the four lanes at most: reads, writes and names, durable writes, syncs.
-    /// They start when they are needed.
+    /// Maximum number of threads of each of the four queues: reads, writes and names, durable
+    /// writes, syncs. They are started on demand.
     pub threads: usize,
-    /// Operations that may wait in each lane; more fail with `Busy`.
+    /// Operations that may wait in each queue; more fail with `Busy`.
     pub queue_len: usize,
     /// How often the folder is looked at.
     pub check_every: Duration,
-    /// The name of the identity file. Once it was seen, a folder without it is missing.
+    /// The name of the identity file. After it was seen, a folder without it counts as missing.
     pub identity: Option<String>,
     /// Whether no other process may use the folder so meanwhile.
     pub exclusive: bool,
@@ -103,7 +103,7 @@ struct IoQueues {
     writes: Arc<IoQueue>,
     durable: Arc<IoQueue>,
     syncs: Arc<IoQueue>,
-    /// Whether the folder is still there: one thread that may get stuck on its own.
+    /// Checks whether the folder still exists: one separate thread that may get stuck.
     checks: Arc<IoQueue>,
 }
 
@@ -133,11 +133,10 @@ enum FailureEffect {
     Read,
     /// A change that is durable later.
     Write,
-    /// A change and then a promise: the change may fail without harm, and the operation itself
-    /// poisons when the promise does.
+    /// A change followed by a sync. A failed change does no harm; a failed sync poisons the disk.
     Complete,
-    /// A promise of durability: its failure poisons, and it counts only if the folder is still in
-    /// its place.
+    /// A sync or durable write. Its failure poisons the disk, and it counts only if the folder is
+    /// still in its place.
     Durable,
 }
 
@@ -145,8 +144,8 @@ impl RealDisk {
     /// Opens a folder that must exist.
     ///
     /// # Errors
-    /// `Missing` without the folder, `InUse` while another process has it for itself, `Refused` without
-    /// the right to it, `TimedOut` if the device does not answer.
+    /// `Missing` without the folder, `InUse` while another process has locked it, `Refused` without
+    /// permission for it, `TimedOut` if the device does not answer.
     pub async fn open(path: impl Into<PathBuf>, config: RealDiskConfig) -> Result<Self> {
         let path: PathBuf = path.into();
         let label = path.display().to_string();

@@ -1,7 +1,7 @@
-//! Looks once in a while whether the folder is still itself, and whether threads are stuck.
+//! Periodic check whether the folder is still the same, and whether threads are stuck.
 //!
-//! The thread that looks at the clock never touches the device: the look at the folder runs in a
-//! lane of its own, and if it gets stuck that shows as any other stuck operation.
+//! The thread with the timer never accesses the device. The check of the folder runs in a queue of
+//! its own, so a stuck check is noticed like any other stuck operation.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};

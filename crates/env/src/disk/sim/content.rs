@@ -1,8 +1,9 @@
-//! The bytes of a simulated file: what reads show, and what a power failure may leave of it.
+//! The bytes of a simulated file: the bytes that reads show, and those that a power failure may
+//! leave.
 //!
 //! Pages of 4 KiB, shared until written. A page written since the last sync keeps its earlier
-//! versions, the durable one first; at a power failure it falls back to any of them, or its
-//! sectors of 512 bytes to different ones.
+//! versions, the durable one first. At a power failure it falls back to any of them, or its sectors
+//! of 512 bytes to different ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! The life of one operation of a simulated disk: admitted, delayed, perhaps stuck, applied.
 //!
-//! An operation takes effect at one moment, when its delay is over. A future dropped before that
-//! leaves it to chance whether the effect happens; one that is stuck in a hung disk happens when
-//! the disk goes on, long after its caller was told [`DiskErrorKind::TimedOut`]. What is under way
-//! when the power fails or the process is killed was perhaps begun: see [`WorldShared::end`].
+//! An operation takes effect at one moment, when its delay is over. If its future is dropped before
+//! that, chance decides whether the effect happens. An operation that is stuck in a hung disk takes
+//! effect when the disk goes on, long after its caller got [`DiskErrorKind::TimedOut`]. Operations
+//! that are under way when the power fails or the process is killed were perhaps begun: see
+//! [`WorldShared::end`].
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -32,7 +33,7 @@ pub(super) struct WorldShared {
     /// Whether there is power.
     pub(super) power: watch::Sender<bool>,
     pub(super) cores: Mutex<Vec<Weak<Core>>>,
-    /// Changes under way, in the order in which they were begun.
+    /// Changes under way, in the order of their beginning.
     flights: Mutex<BTreeMap<u64, Arc<dyn MutatingOp>>>,
     flights_begun: AtomicU64,
     /// Those that were under way when the power failed.
@@ -45,9 +46,9 @@ type CompletionHook = Box<dyn FnOnce(OpStage) + Send>;
 /// How processes end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcessEnd {
-    /// By power failure: what was under way is torn.
+    /// By power failure: operations under way are torn.
     Torn,
-    /// The system lives: what it was told to do it does as a whole.
+    /// The operating system survives: it completes its operations.
     Whole,
 }
 
@@ -479,7 +480,7 @@ impl Core {
 /// Where a misdirected write goes.
 pub(super) struct MisdirectedWrite {
     target: Arc<Inode>,
-    /// Bytes by which it is moved on, wrapping at the file's end.
+    /// Bytes by which it is shifted, wrapping at the file's end.
     by: u64,
 }
 
@@ -522,7 +523,7 @@ struct HeldOp<F, T> {
 
 /// A change under way.
 trait MutatingOp: Send + Sync {
-    /// Takes the effect from whoever waits for it.
+    /// Takes the effect from the future that waits for it.
     fn halt(&self) -> Option<CompletionHook>;
 }
 

@@ -1,4 +1,4 @@
-//! A simulated disk: the trait, and what a test can do to it.
+//! A simulated disk: the trait, and the controls for tests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ pub struct SimDisk {
     pub(super) core: Arc<Core>,
 }
 
-/// What is on a disk at a moment, to put it back later.
+/// The content of a disk at a moment, to put it back later.
 pub struct SimImage(super::core::Media);
 
 impl SimDisk {
-    /// What it has done so far.
+    /// Counters of the disk since it was made.
     #[must_use]
     pub fn counters(&self) -> SimCounters {
         self.core.control.lock().counters
@@ -42,18 +42,18 @@ impl SimDisk {
         self.core.control(|c| c.hanging = true);
     }
 
-    /// Ends a hang: what was stuck happens now.
+    /// Ends a hang: stuck operations happen now.
     pub fn resume(&self) {
         self.core.resume();
     }
 
-    /// The folder is gone (renamed, unmounted): nothing is lost, nothing can be reached.
+    /// The folder disappears (renamed, unmounted): nothing is lost, but nothing can be reached.
     pub fn vanish(&self) {
         self.core.control(|c| c.vanished = true);
     }
 
-    /// The disk is unplugged: it is missing, and what was not synced is lost. Files that are open stay
-    /// dead when it comes back.
+    /// Unplugs the disk: it is missing, and unsynced changes are lost. Open files stay dead when it
+    /// comes back.
     pub fn pull(&self) {
         self.core.control(|c| {
             c.vanished = true;
@@ -78,38 +78,38 @@ impl SimDisk {
         media.room.capacity.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether every change is refused: the disk is [`DiskState::ReadOnly`] then.
+    /// Sets whether every change is refused; the disk is then [`DiskState::ReadOnly`].
     pub fn set_read_only(&self, read_only: bool) {
         self.core.control(|c| c.read_only = read_only);
     }
 
-    /// How long an operation may take before it fails with `TimedOut`.
+    /// Sets the time after which an operation fails with `TimedOut`.
     pub fn set_deadline(&self, deadline: Duration) {
         self.core.control(|c| c.deadline = deadline);
     }
 
-    /// How long operations take; nothing by default.
+    /// Sets the duration of operations; zero by default.
     pub fn set_latency(&self, latency: SimLatency) {
         self.core.control(|c| c.latency = latency);
     }
 
-    /// How often operations go wrong; never by default.
+    /// Sets the rate of failures of operations; never by default.
     pub fn set_faults(&self, faults: SimFaults) {
         self.core.control(|c| c.faults = faults);
     }
 
-    /// How many of a million immediate reads find their bytes in the page cache; 750,000 by
+    /// Sets how many of a million immediate reads find their bytes in the page cache; 750,000 by
     /// default.
     pub fn set_cached(&self, ppm: u32) {
         self.core.control(|c| c.cached = ppm);
     }
 
-    /// The next operation of this kind fails so; several calls queue up.
+    /// The next operation of this kind fails with this error; several calls queue up.
     pub fn fail_next(&self, op: SimOp, kind: DiskErrorKind) {
         self.core.control(|c| c.fail_next.push((op, kind)));
     }
 
-    /// Every operation of this kind fails so, until [`Self::heal`].
+    /// Every operation of this kind fails with this error, until [`Self::heal`].
     pub fn fail_always(&self, op: SimOp, kind: DiskErrorKind) {
         self.core.control(|c| c.fail_always.push((op, kind)));
     }
@@ -130,7 +130,7 @@ impl SimDisk {
         self.core.control(|c| c.next_write = Some(OpStage::Lost));
     }
 
-    /// The next write is reported as done and goes to another place or file.
+    /// The next write is reported as done but goes to another position or file.
     pub fn misdirect_next_write(&self) {
         self.core
             .control(|c| c.next_write = Some(OpStage::Misdirected));
@@ -143,7 +143,7 @@ impl SimDisk {
         media.names.files().map(|(path, _)| path.clone()).collect()
     }
 
-    /// What is in a file, whatever state the disk is in; `None` without the file or with a bad
+    /// The content of a file, whatever state the disk is in; `None` without the file or with a bad
     /// page.
     #[must_use]
     pub fn peek(&self, path: &str) -> Option<Bytes> {
@@ -151,7 +151,7 @@ impl SimDisk {
         inode.with(|c| c.read(0, usize::try_from(c.len()).ok()?))
     }
 
-    /// Changes bytes behind the back of everyone, durably. Whether there is such a file.
+    /// Changes bytes durably without the disk's knowledge. Returns whether the file exists.
     pub fn tamper(&self, path: &str, offset: u64, bytes: &[u8]) -> bool {
         self.edit(path, |content| {
             content.write(offset, bytes);
@@ -159,7 +159,7 @@ impl SimDisk {
         })
     }
 
-    /// Inverts one bit of a file on the medium. Whether there is such a byte.
+    /// Inverts one bit of a file on the medium. Returns whether the byte exists.
     pub fn flip_bit(&self, path: &str, offset: u64, bit: u32) -> bool {
         let mut there = false;
         self.edit(path, |content| {
@@ -171,8 +171,8 @@ impl SimDisk {
         there
     }
 
-    /// Inverts `count` bits at random places of the files whose path begins with `prefix`, mostly
-    /// where something was written; which files and byte offsets.
+    /// Inverts `count` bits at random positions of the files whose path begins with `prefix`,
+    /// mostly in written pages. Returns the files and byte offsets.
     pub fn rot(&self, prefix: &str, count: usize) -> Vec<(String, u64)> {
         let rng = &self.core.shared.rng;
         let mut flipped = Vec::new();
@@ -204,8 +204,8 @@ impl SimDisk {
         rng.below(len)
     }
 
-    /// Gives two files each other's content, as a file system does whose own records are damaged.
-    /// Whether there are both.
+    /// Exchanges the content of two files, as a file system with damaged metadata may do. Returns
+    /// whether both exist.
     pub fn exchange(&self, a: &str, b: &str) -> bool {
         let (Some(a), Some(b)) = (self.inode(a), self.inode(b)) else {
             return false;
@@ -218,13 +218,13 @@ impl SimDisk {
         true
     }
 
-    /// Makes the 4 KiB pages of a range unreadable until they are written again. Whether there is
-    /// such a file.
+    /// Makes the 4 KiB pages of a range unreadable until they are written again. Returns whether
+    /// the file exists.
     pub fn spoil(&self, path: &str, offset: u64, len: u64) -> bool {
         self.edit(path, |content| content.spoil(offset, len))
     }
 
-    /// Removes a file behind the back of everyone. Whether there was one.
+    /// Removes a file without the disk's knowledge. Returns whether it existed.
     pub fn lose_file(&self, path: &str) -> bool {
         let mut media = self.core.media.lock();
         let there = media.names.file(path).is_some();
@@ -235,7 +235,7 @@ impl SimDisk {
         there
     }
 
-    /// Removes a folder with all that is in it behind the back of everyone. Files that are open stay so.
+    /// Removes a folder with its content without the disk's knowledge. Open files stay open.
     pub fn lose_folder(&self, dir: &str) {
         self.core.media.lock().names.lose_dir(dir);
     }
@@ -247,7 +247,7 @@ impl SimDisk {
             .is_some_and(|inode| inode.with(|content| content.is_dirty()))
     }
 
-    /// What is on it now.
+    /// The present content of the disk.
     #[must_use]
     pub fn image(&self) -> SimImage {
         let media = self.core.media.lock();
@@ -256,8 +256,8 @@ impl SimDisk {
         }))
     }
 
-    /// Puts back what was on it: a disk that was away and comes back old. To be used before the
-    /// disk is (after [`super::SimWorld::crash`]): handles that are open keep their files.
+    /// Restores an earlier content, for a disk that was absent and comes back old. Use it before
+    /// the disk is used (after [`super::SimWorld::crash`]), since open handles keep their files.
     pub fn restore(&self, image: &SimImage) {
         let old = copied(&image.0.names, &image.0.room, |inode, room| {
             inode.copy(room)

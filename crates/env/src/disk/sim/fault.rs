@@ -1,11 +1,11 @@
-//! What a simulated disk can be told to do wrong.
+//! Faults of a simulated disk.
 
 use std::time::Duration;
 
 use crate::DiskErrorKind;
 use crate::sim::SimRng;
 
-/// An operation, as faults and counters tell them apart.
+/// The kind of an operation, for faults and counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SimOp {
     /// Reading from a file, listing, opening.
@@ -38,7 +38,7 @@ impl SimOp {
     }
 }
 
-/// How long operations take: each a time between the two, by chance.
+/// Duration of operations: random between the two bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimLatency {
     /// Reads.
@@ -75,11 +75,11 @@ pub struct SimFaults {
     pub sync_error: u32,
     /// A write is reported as done and is not.
     pub lost_write: u32,
-    /// A write is reported as done and went to another place or file.
+    /// A write is reported as done but goes to another position or file.
     pub misdirected_write: u32,
-    /// A bit of what is written is stored wrong.
+    /// A bit of a write is stored wrong.
     pub flip_on_write: u32,
-    /// A bit of what is read comes back wrong, this once.
+    /// A bit of a read is returned wrong, this once.
     pub flip_on_read: u32,
 }
 
@@ -135,7 +135,7 @@ pub(super) fn syncs(op: SimOp, path: &str) -> bool {
     crate::safeguard(name)
 }
 
-/// What a disk has done so far.
+/// Counters of a disk since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimCounters {
     /// Reads that were queued.

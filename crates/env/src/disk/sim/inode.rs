@@ -1,4 +1,4 @@
-//! A simulated file, whatever its names: it lives as long as a name or a handle.
+//! A simulated file, independent of its names: it lives as long as a name or a handle.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! Disks in memory that fail as real ones do, from a seed.
 //!
-//! A [`SimWorld`] is one machine: its disks, its chance, its power. What was not synced is lost
-//! when the power fails: of every 4 KiB page the old bytes, the new ones or sectors of both stay;
-//! of every change of a name that was not followed by a sync of its folder either side of it.
-//! [`SimWorld::crash`] gives the machine after a power failure, [`SimWorld::kill`] after the death
-//! of the process alone, and [`SimWorld::crash_after`] lets the power fail at any chosen
-//! operation, so that a test can do it at each of them:
+//! A [`SimWorld`] is one machine: its disks, its random numbers, its power. When the power fails,
+//! changes that were not synced are lost as follows. Of every 4 KiB page, the old bytes, the new
+//! ones or sectors of both stay. A change of a name that was not followed by a sync of its folder
+//! is kept or lost. [`SimWorld::crash`] gives the machine after a power failure, [`SimWorld::kill`]
+//! after the death of the process alone. [`SimWorld::crash_after`] lets the power fail at any
+//! chosen operation, so that a test can do it at each of them:
 //!
 //! ```
 //! # use dewar_env::disk::sim::SimWorld;

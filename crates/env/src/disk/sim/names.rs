@@ -1,4 +1,4 @@
-//! The names of a simulated disk: what is seen, what is durable, and the changes in between.
+//! The names of a simulated disk: the visible ones, the durable ones, and the changes in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ struct Tree {
 #[derive(Clone, Debug)]
 struct Pending {
     change: Change,
-    /// Folders that are still to be synced before it is durable.
+    /// Folders that must still be synced before it is durable.
     unsynced: BTreeSet<String>,
 }
 

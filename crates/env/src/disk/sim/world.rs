@@ -28,7 +28,7 @@ pub struct SimWorld {
 }
 
 impl SimWorld {
-    /// A machine without disks, whose chance comes from `seed`.
+    /// A machine without disks, with random numbers from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let rng = SimRng::new(seed);
@@ -79,7 +79,7 @@ impl SimWorld {
         self.disks.lock().clone()
     }
 
-    /// The same behind the trait.
+    /// The same disks as trait objects.
     #[must_use]
     pub fn dyn_disks(&self) -> Vec<Arc<dyn Disk>> {
         let disks = self.disks.lock();
@@ -104,8 +104,8 @@ impl SimWorld {
         &self.clock
     }
 
-    /// The same machine with a clock of its own that goes on from now: for the next process when it
-    /// runs on another runtime, whose time begins anew. Call it on the old one.
+    /// The same machine with a clock of its own that continues from now. It is for the next process
+    /// if that runs on another runtime, whose time begins at zero. Call it on the old runtime.
     #[must_use]
     pub fn with_new_clock(self) -> Self {
         Self {
@@ -114,14 +114,14 @@ impl SimWorld {
         }
     }
 
-    /// How many operations that change a disk there were so far.
+    /// Number of operations so far that change a disk.
     #[must_use]
     pub fn ops(&self) -> u64 {
         self.shared.ops.load(Ordering::Relaxed)
     }
 
-    /// Lets the power fail at the `ops`-th operation from now that changes a disk: it may or may
-    /// not leave traces, fails with `Missing`, and so does everything after it.
+    /// Lets the power fail at the `ops`-th operation from now that changes a disk. That operation
+    /// may or may not leave traces; it and everything after it fail with `Missing`.
     pub fn crash_after(&self, ops: u64) {
         let at = self.ops().saturating_add(ops);
         self.shared.fail_at.store(at, Ordering::Relaxed);
@@ -143,7 +143,7 @@ impl SimWorld {
         !self.shared.powered()
     }
 
-    /// Returns when the power fails. What is under test may wait for its disks for ever then, so
+    /// Returns when the power fails. The code under test may then wait for its disks for ever, so
     /// tests race it against this.
     pub async fn wait_for_power_failure(&self) {
         let mut power = self.shared.power.subscribe();
@@ -151,9 +151,9 @@ impl SimWorld {
         let _ = power.wait_for(|on| !on).await;
     }
 
-    /// Cuts the power and returns the machine after it is back, its chance coming from `seed`.
-    /// Disks that had vanished are still away; hangs, poison and faults are gone; capacity and
-    /// deadline stay.
+    /// Cuts the power and returns the machine after it is back, with random numbers from `seed`.
+    /// Absent disks are still absent; hangs, poison and faults are gone; capacity and deadline
+    /// stay.
     #[must_use]
     pub fn crash(&self, seed: u64) -> Self {
         self.shared.end(ProcessEnd::Torn);
@@ -166,9 +166,9 @@ impl SimWorld {
         })
     }
 
-    /// Kills the process and returns the machine as the next one finds it: nothing that was
-    /// written is lost, nothing is more durable than before. What was still under way happens or
-    /// does not.
+    /// Kills the process and returns the machine as the next process finds it. Nothing that was
+    /// written is lost, and nothing is more durable than before. Operations under way happen or do
+    /// not happen.
     #[must_use]
     pub fn kill(&self, seed: u64) -> Self {
         self.shared.end(ProcessEnd::Whole);

@@ -1,12 +1,12 @@
-//! Founding an index on runs that are given, in place of whatever lies on the disks.
+//! Making an index from given runs, in place of an older one on the disks.
 //!
-//! The runs are written anew, block by block, under ids of their own: what lies under the old ones
-//! is not touched before the new index is whole and durable. Then one manifest names all of them,
-//! above every number and batch that is known, and only then does what was there go.
+//! The runs are written again, block by block, under ids of their own. Files under the old ids are
+//! not touched before the new index is complete and durable. Then one manifest names all new runs,
+//! above every known number and batch. Only after that are the old files removed.
 //!
 //! # Crash cases
-//! Before the first manifest: the old index, and files that the next opening sweeps. After it: the
-//! new one, which the next opening completes.
+//! Before the first manifest: the old index is valid, and the next opening removes the other files.
+//! After it: the new index is valid, and the next opening completes it.
 
 use std::sync::Arc;
 
@@ -23,14 +23,15 @@ use crate::index::Entry;
 use crate::kv::Seq;
 
 impl RunIndex {
-    /// Makes an index of the lineage on these disks that holds what `source` does and, above it,
-    /// `top` (sorted, may be empty), and that counts as having taken in everything up to `applied`.
-    /// Give an `applied` above that of every index of the lineage, so that none that is away now
-    /// wins later. What no copy of `source` can be read of is left out and returned.
+    /// Makes an index of the lineage on these disks. It holds the entries of `source` and, above
+    /// them, those of `top` (sorted, may be empty). It counts as having applied the journal up to
+    /// `applied`. `applied` must be above that of every index of the lineage, so that no index on
+    /// an absent disk is taken as newer later. Ranges of `source` of which no copy can be read are
+    /// left out and returned.
     ///
     /// # Errors
-    /// `Unavailable` or `NoSpace` when fewer disks than copies can be written; then what was there
-    /// is as it was.
+    /// `Unavailable` or `NoSpace` when fewer disks than copies can be written. The index that was
+    /// there is then unchanged.
     pub async fn bootstrap(
         env: Env,
         disks: Vec<(DiskId, Arc<dyn Disk>)>,
@@ -59,7 +60,7 @@ impl RunIndex {
         Ok((Self { inner }, lost))
     }
 
-    /// The index as it is now, for copying: its files stay as long as this is held.
+    /// The present state of the index, for copying: its files stay as long as this is held.
     #[must_use]
     pub fn hold(&self) -> ReadOnlyRuns {
         ReadOnlyRuns::new(self.inner.version())

@@ -25,12 +25,12 @@ pub(super) struct IndexDisk {
 /// Turns entries into the bytes of a run.
 pub(super) struct RunBuilder {
     run: u64,
-    /// Bytes that were not taken yet, and how many were before them.
+    /// Bytes that were not taken yet, and the number of bytes before them.
     out: Vec<u8>,
     taken: u64,
     crc: Crc32c,
     block: BlockBuilder,
-    /// What the block that is being filled is found by.
+    /// Separator key of the block that is being filled.
     separator: Vec<u8>,
     partition: PartitionBuilder,
     directory: DirectoryBuilder,

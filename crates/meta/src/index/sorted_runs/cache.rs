@@ -26,7 +26,7 @@ struct Shard<T> {
 
 struct Slot<T> {
     place: PieceKey,
-    /// Empty slots hold nothing.
+    /// `None` in an empty slot.
     piece: Option<T>,
     bytes: usize,
     used: bool,

@@ -1,8 +1,9 @@
-//! What is done later: removing files nobody uses any more, and mending bad pieces.
+//! Background work: removing files that nobody uses any more, and repairing bad pieces.
 //!
-//! One task, which ends when the index and all its views are gone. A disk that did not let a file be
-//! removed is swept when it can be written again: a copy is written anew under the path it had, so
-//! what goes is decided when it goes. What a crash cuts off is made up for when the index is opened.
+//! One task does this work. It ends when the index and all its views are gone. If a disk does not
+//! let a file be removed, the disk is swept when it can be written again. By then a new copy may
+//! have been written under the same path, so the files to remove are determined at that time. Work
+//! that a crash interrupts is done when the index is opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -27,14 +28,14 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Something to do later.
 pub(super) enum GcTask {
-    /// Removes the files of a run that is no more.
+    /// Removes the files of a run that was removed from the index.
     Remove {
         run: u64,
         disks: Vec<(DiskId, Arc<dyn Disk>)>,
     },
-    /// Removes what no run needs on a disk.
+    /// Removes the unneeded files of a disk.
     Sweep { disk: DiskId, at: Arc<dyn Disk> },
-    /// Writes a piece anew on one disk.
+    /// Rewrites a piece on one disk.
     Heal {
         run: u64,
         disk: DiskId,
@@ -55,7 +56,7 @@ pub(super) struct RunRegistry {
     healing: Mutex<BTreeSet<(u64, DiskId, u64)>>,
     /// Runs that are being written and are not registered yet.
     writing: Mutex<BTreeSet<u64>>,
-    /// Disks on which something may have been left.
+    /// Disks that may have leftovers.
     unswept: Mutex<BTreeMap<DiskId, Arc<dyn Disk>>>,
     index: OnceLock<Weak<Inner>>,
 }
@@ -216,8 +217,8 @@ async fn sweep_again(register: &RunRegistry) {
     }
 }
 
-/// Removes the files of runs on a disk that nobody needs there; whether nothing is left. `books` says
-/// that the caller holds the books.
+/// Removes the files of runs on a disk that nobody needs there; whether nothing is left.
+/// `manifest_store` says that the caller holds the books.
 pub(super) async fn sweep(
     inner: &Inner,
     id: DiskId,

@@ -1,9 +1,14 @@
-//! Which disks hold the index, and how a new state of it becomes the current one.
+//! The set of disks that hold the index, and the switch to a new state of the index.
 //!
-//! Order: the runs of the new state are whole and synced on as many disks as there are to be
-//! copies; then each of these disks gets the new manifest; then readers see it; only then may
-//! files that it does not name go. A crash in between leaves the old state, or the new one on
-//! some disks: opening takes the newest whose runs are all there and completes the others.
+//! A new state is published in this order:
+//!
+//! 1. The runs of the new state are complete and synced on as many disks as the index has copies.
+//! 2. Each of these disks gets the new manifest.
+//! 3. Readers see the new state.
+//! 4. Files that the new manifest does not name may be removed.
+//!
+//! A crash in between leaves the old state on all disks, or the new state on some of them. Opening
+//! takes the newest state whose runs are all present, and completes the other disks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Merging: eight runs of a level become one of the next, in the background.
 //!
-//! Levels never mix in age: the runs of a level are newer than those of the next. So an entry is
-//! written once for each level, and a get asks at most a few runs a level. Two merges may run at
-//! once, on different levels, so that a long one does not let small runs pile up. Deletions go
-//! when the oldest run takes part; when a quarter of all entries are deletions, all runs are
-//! merged.
+//! Levels never mix in age: the runs of a level are newer than those of the next. An entry is
+//! therefore written once for each level, and a get reads at most a few runs a level. Two merges
+//! may run at once, on different levels, so that small runs do not accumulate during a long merge.
+//! Deletions are dropped when the oldest run takes part. When a quarter of all entries are
+//! deletions, all runs are merged.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(super) struct MergeScheduler {
 }
 
 struct Job {
-    /// Newest first, neighbours in age.
+    /// Newest first, adjacent in age.
     inputs: Vec<Arc<SortedRun>>,
     level: u32,
     drop_deletions: bool,
@@ -273,7 +273,7 @@ impl Order {
 struct MergeInput {
     run: Arc<SortedRun>,
     next_partition: usize,
-    /// Stretches of the current partition that were not read, the next last.
+    /// Ranges of the current partition that were not read, the next last.
     stretches: Vec<Vec<Piece>>,
     /// Blocks that were read, the next last.
     blocks: Vec<Bytes>,

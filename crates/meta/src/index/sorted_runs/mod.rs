@@ -2,22 +2,23 @@
 //!
 //! A batch becomes a run: a file of sorted blocks with checksums, filters and a sparse index. Runs
 //! are merged in the background so that they stay few. A manifest on each of the disks names the
-//! runs and the last batch that is in them; so the index is its own snapshot, incremental by
-//! nature, and recovery is the newest manifest and the tail of the journal. Formats:
+//! runs and the last batch that is in them. The index is therefore its own incremental snapshot.
+//! Recovery needs the newest manifest and the tail of the journal. Formats:
 //! `docs/formats/catalog-runs.md`.
 //!
 //! # Order and crashes
-//! See `books` for how a state follows another, `open` for what opening trusts. A power
-//! failure at any moment leaves a state that was once current, or the one that was about to be.
+//! See `manifest_store` for the change from one state to the next, and `open` for the checks of an
+//! opening. A power failure at any moment leaves the current state or the next one.
 //!
 //! # Disks that fail
-//! Reads fall over to another copy, and what was wrong is mended (`run`, `keeper`). A disk
-//! that fails a write is replaced by another one as holder before the batch counts as applied;
-//! without one the batch fails with `Unavailable` (or `NoSpace`), and what is there stays readable.
+//! If a copy is bad, reads take another one, and the bad copy is repaired (`sorted_run`, `gc`). A
+//! disk that fails a write is replaced by another holder before the batch counts as applied.
+//! Without another disk the batch fails with `Unavailable` (or `NoSpace`), and the present content
+//! stays readable.
 //!
 //! # Cancellation
-//! Batches and changes of disks run as tasks of their own: dropping their future does not stop
-//! them half-way.
+//! Batches and changes of disks run as tasks of their own: dropping their future does not stop them
+//! half-way.
 
 mod bootstrap;
 mod build;
@@ -71,16 +72,17 @@ const RETRIED_MAX: usize = 64;
 /// Times that a batch is written anew because the disks changed meanwhile.
 const ATTEMPTS_MAX: usize = 3;
 
-/// How an index of runs is kept.
+/// Settings of an index of runs.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
     /// Disks that hold it: m+1.
     pub copies: usize,
-    /// Whose journal it belongs to; an index of another lineage is not there.
+    /// Lineage of the journal that the index belongs to; an index of another lineage is ignored.
     pub lineage: u128,
     /// Memory for blocks, in bytes. The page cache holds more.
     pub cache_bytes: usize,
-    /// Memory for filters and the sparse index, in bytes: about 1.6 a key keep all of them.
+    /// Memory for filters and the sparse index, in bytes. About 1.6 per key are enough for all of
+    /// them.
     pub pinned_bytes: usize,
 }
 
@@ -97,7 +99,7 @@ impl RunConfig {
     }
 }
 
-/// How an index of runs is.
+/// The status of an index of runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunStatus {
     /// The last batch that is in it.
@@ -106,7 +108,7 @@ pub struct RunStatus {
     pub number: u64,
     /// Runs.
     pub runs: usize,
-    /// Entries in all runs: keys that stand in several count several times.
+    /// Entries in all runs; a key that is in several runs counts several times.
     pub entries: u64,
     /// Deletions among them.
     pub deletions: u64,
@@ -126,9 +128,9 @@ pub struct RunStatus {
     pub bytes_applied: u64,
     /// Bytes of runs made by merges since it was opened, one copy of each.
     pub bytes_merged: u64,
-    /// Pieces that a copy had wrong since it was opened.
+    /// Bad pieces of copies since it was opened.
     pub bad_pieces: u64,
-    /// Pieces of them that were mended.
+    /// Bad pieces that were repaired.
     pub healed: u64,
     /// Bytes of memory for caches and directories.
     pub memory_bytes: usize,
@@ -147,7 +149,7 @@ struct Inner {
     /// See [`Index::kept`].
     kept: AtomicU64,
     books: tokio::sync::Mutex<ManifestStore>,
-    /// The disks that have the current manifest: to be looked at while a change is under way.
+    /// The disks that have the current manifest, for readers while a change is under way.
     placed: RwLock<Vec<IndexDisk>>,
     applying: tokio::sync::Mutex<()>,
     merges: Mutex<MergeScheduler>,
@@ -157,8 +159,8 @@ struct Inner {
 }
 
 impl RunIndex {
-    /// Makes an index that is empty after batch `applied`, and removes what an earlier one left
-    /// on these disks. The first ones that can be written become its holders.
+    /// Makes an index that is empty after batch `applied`, and removes the files of an earlier
+    /// index from these disks. The first disks that can be written become its holders.
     ///
     /// # Errors
     /// `Unavailable` or `NoSpace` when fewer disks than copies can be written.
@@ -172,12 +174,12 @@ impl RunIndex {
         Ok(Self { inner })
     }
 
-    /// Opens the newest whole index of the lineage on the disks that are there, in order of
-    /// preference, and completes its copies as far as they allow.
+    /// Opens the newest complete index of the lineage on the present disks, in order of preference,
+    /// and completes its copies as far as the disks allow.
     ///
     /// # Errors
-    /// `NotFound` when no disk has one; `Corrupt` or `Unavailable` when none is whole. It is built
-    /// anew from the journal, or from what else there is, then.
+    /// `NotFound` when no disk has one; `Corrupt` or `Unavailable` when none is complete. The index
+    /// must then be rebuilt from the journal or another source.
     pub async fn open(
         env: Env,
         disks: Vec<(DiskId, Arc<dyn Disk>)>,
@@ -196,19 +198,19 @@ impl RunIndex {
         open::probe(disks, config).await
     }
 
-    /// Takes note of which disks can be used, in order of preference. A holder that is no longer
-    /// among them, or cannot be written, is replaced: its copies are made elsewhere before this
-    /// returns, from what is on it if nothing else is left.
+    /// Sets the usable disks, in order of preference. A holder that is not among them, or cannot be
+    /// written, is replaced: its copies are made on other disks before this returns. They are made
+    /// from the old holder if no other copy is left.
     ///
     /// # Errors
-    /// `Unavailable` or `NoSpace` when there are too few disks for all copies; the list is taken
-    /// over nevertheless and what is there is served.
+    /// `Unavailable` or `NoSpace` when there are too few disks for all copies. The list is accepted
+    /// nevertheless, and the present content is served.
     pub async fn set_disks(&self, disks: Vec<(DiskId, Arc<dyn Disk>)>) -> Result<()> {
         let inner = Arc::clone(&self.inner);
         finish(tokio::spawn(async move { inner.change_disks(disks).await })).await
     }
 
-    /// Disks that can be read now and hold all of it: one less may be lost. Waits for nothing, also
+    /// Disks that can be read now and hold all of it; one less may be lost. Waits for nothing, even
     /// while copies are being made.
     #[must_use]
     pub fn copies(&self) -> usize {
@@ -221,28 +223,29 @@ impl RunIndex {
         self.inner.config.copies
     }
 
-    /// Those that held it when it was last changed.
+    /// The disks that held it when it was last changed.
     #[must_use]
     pub fn holders(&self) -> Vec<DiskId> {
         let placed = self.inner.placed.read();
         placed.iter().map(|member| member.id).collect()
     }
 
-    /// Opens the files of disks anew that were away, and looks whether those of all copies are still
-    /// there under their names; a disk on which one is not, since somebody removed it or the disk came
-    /// back with something older, is no holder any more, and is returned. What was removed can be
-    /// read as long as it is open, so call [`RunIndex::set_disks`] soon, which makes it anew.
+    /// Opens the files of disks anew that were absent, and checks that the files of all copies
+    /// still exist under their names. A disk on which a file is missing is no holder any more and
+    /// is returned. A file is missing when somebody removed it, or when the disk came back with
+    /// older content. A removed file can be read as long as it is open, so call
+    /// [`RunIndex::set_disks`] soon, which copies the file to other disks.
     pub async fn look(&self) -> Vec<DiskId> {
         self.inner.look().await
     }
 
-    /// How it is.
+    /// The status of the index.
     pub async fn status(&self) -> RunStatus {
         self.inner.status().await
     }
 
-    /// The files that it has on a disk, those that only an older view still reads included: for
-    /// whoever looks for leftovers.
+    /// The files of the index on a disk, including those that only an older view still reads. For
+    /// the search for leftovers.
     #[must_use]
     pub fn files(&self, disk: DiskId) -> Vec<String> {
         let live = self.inner.shared.chores.live();
@@ -275,12 +278,12 @@ impl RunIndex {
         let _books = self.inner.books.lock().await;
     }
 
-    /// Reads every copy of every run from end to end and mends what is wrong where another copy
-    /// has it right; how many pieces were wrong. For a scrubber to call now and then.
+    /// Reads every copy of every run completely, and repairs bad pieces from another copy. Returns
+    /// the number of bad pieces. For a periodic scrub.
     ///
     /// # Errors
-    /// When a piece is wrong in all copies, or no disk that has it can be read; everything else was
-    /// read and is mended all the same.
+    /// When a piece is bad in all copies, or no disk that has it can be read. All other pieces were
+    /// read and repaired nevertheless.
     pub async fn verify(&self) -> Result<u64> {
         let counters = &self.inner.shared.counters;
         let before = counters.bad_pieces.load(Ordering::Relaxed);
@@ -293,16 +296,17 @@ impl RunIndex {
         Ok(counters.bad_pieces.load(Ordering::Relaxed) - before)
     }
 
-    /// Pieces that no copy had right when they were read last, and that were not mended since: the index
-    /// goes on with what is in memory, and could not be opened again, or not be read to its end.
+    /// Number of pieces of which no copy was good at the last read, and that were not repaired
+    /// since. The index continues with the bytes in memory. It could not be opened again, or not be
+    /// read completely.
     #[must_use]
     pub fn lost_pieces(&self) -> usize {
         let version = self.inner.version();
         version.runs.iter().map(|run| run.lost().len()).sum()
     }
 
-    /// Looks for some of these again: a disk that has them right may be back, and what is in memory may be
-    /// written now.
+    /// Tries some of these pieces again. A disk with a good copy may be back, or the bytes in
+    /// memory can perhaps be written now.
     pub async fn retry_lost(&self) {
         let version = self.inner.version();
         let lost = version.runs.iter();

@@ -1,12 +1,13 @@
 //! Making and opening an index.
 //!
-//! Opening trusts a run on a disk only if that disk's own manifest names it: then it was synced
-//! there. Of all manifests of the lineage the one that has taken in most wins, provided that each
-//! of its runs is whole somewhere ([`newest`]); an older state is as right as a newer one, the
-//! journal knows the rest.
+//! Opening trusts a run on a disk only if that disk's own manifest names it, since the run was then
+//! synced there. Of all manifests of the lineage, the one with the newest batch is used, provided
+//! that each of its runs is complete on some disk ([`newest`]). An older state is also correct,
+//! since the journal has the later records.
 //!
-//! That a manifest can be read does not make it durable: the process that wrote it may have been
-//! killed before it synced the folder. So that is done before anything counts on it ([`settle`]).
+//! A readable manifest is not necessarily durable: the process that wrote it may have been killed
+//! before it synced the folder. The sync is therefore done before anything relies on it
+//! ([`settle`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

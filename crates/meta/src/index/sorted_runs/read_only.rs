@@ -1,8 +1,8 @@
-//! Runs as they are read by somebody else: a state that is held for a backup, runs that lie in a
-//! backup, and what is left of an index that is damaged.
+//! Read-only access to runs: a state that is held for a backup, runs in a backup, and the readable
+//! rest of a damaged index.
 //!
-//! Nothing here changes anything, and nothing is mended: a mend needs the task that an open index
-//! has, and what is looked at here may be the only copy.
+//! Nothing here changes or repairs anything. A repair needs the task of an open index, and the
+//! files that are read here may be the only copy.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::view::Version;
 use crate::index::IndexView;
 use crate::kv::Seq;
 
-/// What is known of a run besides its bytes.
+/// The facts about a run besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunFile {
     /// Its id, random.
@@ -36,7 +36,7 @@ pub struct RunFile {
     pub deletions: u64,
     /// CRC-32C of the whole file.
     pub crc: u32,
-    /// How often its entries were merged.
+    /// Number of merges of its entries.
     pub level: u32,
 }
 
@@ -66,31 +66,31 @@ impl From<RunFile> for RunMeta {
     }
 }
 
-/// A state of an index, for as long as this is held: its files stay. Hold it for minutes.
+/// A state of an index. Its files stay as long as this is held. Hold it for minutes.
 #[derive(Clone)]
 pub struct ReadOnlyRuns {
     version: Arc<Version>,
 }
 
-/// Keys that nobody knows any more what they map to: everything strictly between the two, `None`
-/// being the beginning or the end of a run.
+/// A range of keys whose values are lost: all keys strictly between the two bounds. `None` is the
+/// beginning or the end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostKeyRange {
-    /// The last key before that is known.
+    /// The last known key before the range.
     pub after: Option<Bytes>,
-    /// The first key behind that is known.
+    /// The next known key after the range.
     pub before: Option<Bytes>,
 }
 
-/// What is left of an index on the disks that are there.
+/// The readable rest of an index on the disks that are present.
 pub struct SurvivingRuns {
-    /// The state with most batches in it that can be opened at all.
+    /// The newest state that can be opened.
     pub runs: ReadOnlyRuns,
     /// Number of its manifest.
     pub number: u64,
     /// Disks that have all of its runs.
     pub copies: usize,
-    /// Pieces that some copy has wrong.
+    /// Pieces that are bad in some copy.
     pub bad_pieces: u64,
     /// Keys of which no copy verifies.
     pub lost: Vec<LostKeyRange>,
@@ -114,10 +114,10 @@ impl ReadOnlyRuns {
         runs.map(|run| run.meta.into()).collect()
     }
 
-    /// What it says about a key.
+    /// The value of a key.
     ///
     /// # Errors
-    /// When no copy of a piece that is needed verifies.
+    /// When no copy of a needed piece verifies.
     pub async fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         self.version.get(key).await
     }
@@ -140,7 +140,7 @@ impl ReadOnlyRuns {
         Arc::clone(&self.version) as Arc<dyn IndexView>
     }
 
-    /// Entries in all runs: keys that stand in several count several times.
+    /// Entries in all runs; a key that is in several runs counts several times.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.version.runs.iter().map(|run| run.meta.entries).sum()
@@ -164,10 +164,10 @@ impl ReadOnlyRuns {
     }
 }
 
-/// Reads the bytes of a run's file in order, each piece from whichever copy verifies.
+/// Reads the bytes of a run's file in order, each piece from any copy that verifies.
 pub struct RunReader {
     run: Arc<SortedRun>,
-    /// The partition that comes next; behind the last one comes the tail.
+    /// The next partition; the tail follows the last one.
     part: usize,
     ready: VecDeque<Bytes>,
 }
@@ -197,10 +197,10 @@ impl RunReader {
     }
 }
 
-/// Runs that lie in plain files, newest first: file, disk and path of each.
+/// Runs in plain files, newest first: file, disk and path of each.
 ///
 /// # Errors
-/// When one cannot be read, or is not the run it should be.
+/// When one cannot be read, or is not the expected run.
 pub async fn runs_in_files(
     files: Vec<(RunFile, Arc<dyn Disk>, String)>,
     applied: Seq,
@@ -227,8 +227,8 @@ pub async fn runs_in_files(
     Ok(ReadOnlyRuns::new(Arc::new(Version { runs, applied })))
 }
 
-/// Looks at what is left of an index and reads all copies of it; changes nothing. `None` when no
-/// state of it can be opened.
+/// Examines the readable rest of an index and reads all copies of it; changes nothing. `None` when
+/// no state of it can be opened.
 pub async fn remains(
     disks: Vec<(DiskId, Arc<dyn Disk>)>,
     config: &RunConfig,
@@ -296,7 +296,7 @@ pub(super) struct ReadableBlocks {
     part: usize,
     blocks: VecDeque<Piece>,
     lost: Vec<LostKeyRange>,
-    /// Whether the last stretch that is lost goes on.
+    /// Whether the last lost range continues.
     open: bool,
     last: Option<Bytes>,
 }

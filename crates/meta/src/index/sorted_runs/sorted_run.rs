@@ -1,10 +1,10 @@
-//! One run: an immutable sorted file, the same on several disks.
+//! One run: an immutable sorted file, with identical copies on several disks.
 //!
-//! A piece is read from the first copy that answers and verifies. What a copy gave wrong or could
-//! not give is written anew from another one in the background ([`super::gc`]), or from memory
-//! where no copy has it; only when that does not either does a read fail, and never does it return
-//! bytes that do not verify. Which pieces no copy has is kept until one has them again: as long as there
-//! are any, the index would not survive a restart.
+//! A piece is read from the first copy that answers and verifies. A bad or unreadable piece of a
+//! copy is rewritten in the background ([`super::gc`]) from another copy, or from memory when
+//! no copy has it. A read fails only when this does not help either. It never returns bytes that do
+//! not verify. The index remembers the pieces that no copy has until a copy has them again. As long
+//! as there are such pieces, the index would not survive a restart.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -51,8 +51,8 @@ pub(super) struct RunCopy {
     pub(super) id: DiskId,
     pub(super) disk: Arc<dyn Disk>,
     pub(super) file: Arc<dyn DiskFile>,
-    /// How often the disk had come back when the file was opened: after another return it may lead
-    /// nowhere.
+    /// The disk's count of returns when the file was opened. After another return the open file may
+    /// be useless.
     returns: Option<u32>,
     /// Somebody removed the file, or the disk is not the index's any more: it can be read as long as
     /// it is open, and counts no more.
@@ -87,7 +87,7 @@ pub(super) struct SortedRun {
     copies: RwLock<Arc<[RunCopy]>>,
     shared: Arc<RunContext>,
     obsolete: AtomicBool,
-    /// Pieces that no copy had right when they were read last.
+    /// Pieces of which no copy was good at the last read.
     lost: Mutex<BTreeSet<Piece>>,
 }
 

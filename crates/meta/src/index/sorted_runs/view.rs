@@ -1,7 +1,7 @@
-//! Reading: the runs of one moment, newest first.
+//! Reading: the runs of one state, newest first.
 //!
-//! A get asks one run after the other until one knows the key; filters spare nearly all reads
-//! where it is not. A scan merges one cursor for each run that overlaps the range.
+//! A get asks one run after the other until a run has the key. Filters avoid nearly all reads of
+//! runs without the key. A scan merges one cursor for each run that overlaps the range.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

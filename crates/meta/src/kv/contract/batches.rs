@@ -18,7 +18,7 @@ fn empty(from: &str, to: &str) -> Precondition {
     }
 }
 
-/// A batch with a failed precondition leaves no trace, and says which one failed.
+/// A batch with a failed precondition changes nothing, and the error says which one failed.
 pub async fn failed_precondition_changes_nothing(kv: Arc<dyn Kv>) {
     commit(&kv, puts(&[("a", "1"), ("b", "1")])).await;
     let read = kv.get(b"a").await.expect("get");
@@ -43,7 +43,7 @@ pub async fn failed_precondition_changes_nothing(kv: Arc<dyn Kv>) {
     assert!(kv.changes(0, 10).await.expect("changes").is_empty());
 }
 
-/// `Same` asks for the value, so a key that was changed and changed back holds.
+/// `Same` compares the value, so it holds for a key that was changed and changed back.
 pub async fn same_is_about_the_value(kv: Arc<dyn Kv>) {
     commit(&kv, puts(&[("a", "1")])).await;
     let read = kv.get(b"a").await.expect("get");
@@ -111,7 +111,7 @@ pub async fn absent_and_create_once(kv: Arc<dyn Kv>) {
     assert_eq!(get(&*kv, "a").await.as_deref(), Some("3"));
 }
 
-/// `Empty` looks at exactly its range.
+/// `Empty` checks exactly its range.
 pub async fn empty_range_precondition(kv: Arc<dyn Kv>) {
     commit(&kv, puts(&[("d/a", "1"), ("e", "1")])).await;
     let attempt = |from: &str, to: &str| requiring(vec![empty(from, to)], puts(&[("x", "1")]));
@@ -126,7 +126,7 @@ pub async fn empty_range_precondition(kv: Arc<dyn Kv>) {
     assert_eq!(conflict(&kv, attempt("n/", "n0")).await, 0);
 }
 
-/// A range whose keys were all deleted is empty, and one that got a key again is not.
+/// A range is empty after all its keys were deleted, and not empty after one of them was put again.
 pub async fn empty_range_sees_deletes(kv: Arc<dyn Kv>) {
     let batch = Batch {
         puts: (0..300)
@@ -149,7 +149,7 @@ pub async fn empty_range_sees_deletes(kv: Arc<dyn Kv>) {
     assert_eq!(get(&*view, "gone").await, None);
 }
 
-/// The rule of [`Batch`]: a key stands in one place; repeated adds are fine.
+/// The rule of [`Batch`]: a key is in one list only; repeated adds are allowed.
 pub async fn batch_writing_a_key_twice_is_refused(kv: Arc<dyn Kv>) {
     let mut both = puts(&[("a", "1")]);
     both.deletes.push(bytes("a"));
@@ -168,7 +168,7 @@ pub async fn batch_writing_a_key_twice_is_refused(kv: Arc<dyn Kv>) {
     assert_eq!(count(&*kv, "n").await, Some(3));
 }
 
-/// A batch over the limit is refused, and the engine goes on.
+/// A batch over the limit is refused, and the engine continues to work.
 pub async fn oversized_batch_is_refused(kv: Arc<dyn Kv>) {
     let half = bytes(vec![1; BATCH_BYTES_MAX / 4]);
     let batch = Batch {
@@ -183,7 +183,7 @@ pub async fn oversized_batch_is_refused(kv: Arc<dyn Kv>) {
     assert_eq!(get(&*kv, "a").await.as_deref(), Some("1"));
 }
 
-/// A counter is the sum of what was added; one that sums to zero exists.
+/// A counter is the sum of its additions; a counter whose sum is zero exists.
 pub async fn adds_sum_up(kv: Arc<dyn Kv>) {
     assert_eq!(count(&*kv, "n").await, None);
     for i in 1..=100 {
@@ -213,8 +213,7 @@ pub async fn adds_over_puts_and_deletes(kv: Arc<dyn Kv>) {
     assert_eq!(count(&*view, "n").await, Some(100));
 }
 
-/// Adding does not collide with a precondition on another key, and a precondition on the counter
-/// notices it.
+/// An addition does not conflict with a precondition on another key, but with one on the counter.
 pub async fn adds_need_no_precondition(kv: Arc<dyn Kv>) {
     commit(&kv, adds(&[("n", 1)])).await;
     let read = kv.get(b"n").await.expect("get");

@@ -18,7 +18,7 @@ where
     }
 }
 
-/// After a conflict, the value it collided with can be read.
+/// After a conflict, the conflicting value can be read.
 pub async fn conflict_is_visible_at_once(kv: Arc<dyn Kv>) {
     commit(&kv, puts(&[("a", "0")])).await;
     race(&kv, 8, |writer, kv| async move {
@@ -69,7 +69,7 @@ pub async fn concurrent_increments_are_exact(kv: Arc<dyn Kv>) {
     assert_eq!(get(&*kv, "n").await, Some(expected));
 }
 
-/// Many writers fill a counter up to its limit: not one more gets in, and not one less.
+/// Many writers fill a counter exactly up to its limit.
 pub async fn limits_are_exact(kv: Arc<dyn Kv>) {
     const LIMIT: i64 = 100;
     race(&kv, 16, |writer, kv| async move {

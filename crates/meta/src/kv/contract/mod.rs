@@ -1,7 +1,7 @@
-//! What every engine must do, as functions that any engine's tests run.
+//! The contract of every engine, as functions that the tests of an engine call.
 //!
-//! Each function gets an empty engine and panics where it misbehaves. [`crate::kv_contract`]
-//! makes one test of each:
+//! Each function gets an empty engine and panics where the engine misbehaves.
+//! [`crate::kv_contract`] makes one test of each:
 //!
 //! ```ignore
 //! dewar_meta::kv_contract!(async { Arc::new(MemoryKv::new()) as Arc<dyn Kv> });
@@ -23,8 +23,8 @@ pub use reads::*;
 
 use super::{Batch, CommitError, Kv, KvRead, Scan, ScanPage, Seq};
 
-/// Makes a `#[tokio::test]` of every function of the suite; the argument is an expression for a
-/// future that gives a fresh, empty `Arc<dyn Kv>`.
+/// Makes a `#[tokio::test]` of every function of the suite. The argument is an expression for a
+/// future that returns a fresh, empty `Arc<dyn Kv>`.
 #[macro_export]
 macro_rules! kv_contract {
     ($make:expr) => {

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use super::bytes;
 use crate::kv::{Batch, CommitError, Kv, KvRead, Precondition, ReadValue, Scan};
 
-/// What the engine should hold: values and counters alike, as bytes.
+/// The expected content of the engine: values and counters alike, as bytes.
 pub type Model = BTreeMap<Bytes, Bytes>;
 
-/// A small generator whose sequence follows from its seed.
+/// A small random number generator; its sequence depends only on its seed.
 #[derive(Debug)]
 pub struct Dice(u64);
 
@@ -31,7 +31,7 @@ impl Dice {
     }
 }
 
-/// Applies to the model what the engine must do with the batch; `Err` names the precondition.
+/// Applies a batch to the model as the engine must; `Err` is the index of the failed precondition.
 pub fn apply(model: &mut Model, batch: &Batch) -> Result<(), usize> {
     for (index, require) in batch.require.iter().enumerate() {
         let holds = match require {

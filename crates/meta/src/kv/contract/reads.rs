@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{adds, bytes, commit, count, deletes, get, keys, puts, scan, scan_back};
 use crate::kv::{Batch, Kv, Scan};
 
-/// Nothing is there, and asking is no error.
+/// The engine is empty, and reads of absent keys are no error.
 pub async fn empty_engine_has_nothing(kv: Arc<dyn Kv>) {
     assert_eq!(get(&*kv, "a").await, None);
     let page = scan(&*kv, "", "", 10).await;
@@ -14,7 +14,7 @@ pub async fn empty_engine_has_nothing(kv: Arc<dyn Kv>) {
     assert_eq!(get(&*kv.snapshot(), "a").await, None);
 }
 
-/// The plain life of a key.
+/// Put, get and delete of a key.
 pub async fn put_get_delete(kv: Arc<dyn Kv>) {
     commit(&kv, puts(&[("a", "1"), ("b", "2")])).await;
     assert_eq!(get(&*kv, "a").await.as_deref(), Some("1"));
@@ -86,7 +86,7 @@ pub async fn scan_limits_and_says_more(kv: Arc<dyn Kv>) {
     assert_eq!((page.pairs.len(), page.more), (0, true));
 }
 
-/// Paging by the last key gives every pair once, forward and backward.
+/// Paging by the last key returns every pair once, forward and backward.
 pub async fn scan_resumes_without_gap_or_repeat(kv: Arc<dyn Kv>) {
     for group in 0..5 {
         let batch = Batch {
@@ -159,7 +159,7 @@ pub async fn snapshot_stays_as_it_was(kv: Arc<dyn Kv>) {
     assert_eq!(keys(&scan(&*kv, "", "", 10).await), ["a", "c"]);
 }
 
-/// Many snapshots, each with its own truth, released in any order.
+/// Many snapshots, each with its own content, released in any order.
 pub async fn snapshots_of_different_ages(kv: Arc<dyn Kv>) {
     let mut views = Vec::new();
     for i in 0..20 {
@@ -184,7 +184,7 @@ pub async fn snapshots_of_different_ages(kv: Arc<dyn Kv>) {
     assert_eq!(get(&*kv, "k").await.as_deref(), Some("end"));
 }
 
-/// Sequences rise with every commit and every read names the last batch it took into account.
+/// Sequence numbers rise with every commit, and every read names the last batch that it includes.
 pub async fn sequences_rise_and_reads_carry_them(kv: Arc<dyn Kv>) {
     let first = commit(&kv, puts(&[("a", "1")])).await;
     let second = commit(&kv, puts(&[("b", "1")])).await;

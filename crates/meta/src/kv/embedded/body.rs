@@ -1,6 +1,6 @@
-//! A batch as the body of a journal record. Drawn in docs/formats/catalog-batch.md.
+//! A batch as the body of a journal record. See docs/formats/catalog-batch.md.
 //!
-//! Preconditions are not written: a record is in the log because they held.
+//! Preconditions are not written, since a record is in the log only if they held.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use dewar_types::{BlobId, Error, ErrorKind};
@@ -48,7 +48,7 @@ pub(super) fn encode(batch: &Batch) -> Vec<Bytes> {
     pieces
 }
 
-/// Reads a body. Keys and values are copies, so that they do not keep a carry in memory.
+/// Decodes a body. Keys and values are copies, so that they do not keep a carry in memory.
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] for anything that [`encode`] did not write.
@@ -93,7 +93,7 @@ pub fn decode(body: &Bytes) -> Result<Batch, Error> {
     Ok(batch)
 }
 
-/// Fuzz target: nothing panics, and what decodes encodes to the same batch.
+/// Fuzz target: nothing panics, and a decoded batch encodes to the same bytes.
 pub fn fuzz_batch(bytes: &[u8]) {
     if let Ok(batch) = decode(&Bytes::copy_from_slice(bytes)) {
         let again: Vec<u8> = encode(&batch).concat();

@@ -1,5 +1,5 @@
-//! A layer of the overlay: changes that the index does not hold yet, by key, each with the sequence
-//! of its batch.
+//! A memtable of the overlay: changes that the index does not hold yet, by key, each with the
+//! sequence of its batch.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,7 +13,7 @@ use crate::kv::{Batch, Seq};
 pub(super) enum Op {
     Put(Bytes),
     Delete,
-    /// Added to whatever is below.
+    /// Added to the value of the memtables below.
     Add(i64),
 }
 
@@ -22,7 +22,7 @@ pub(super) enum Op {
 pub(super) struct MemtableLookup {
     /// Sum of the additions above the base.
     sum: Option<i64>,
-    /// What lies under them, if a layer says so: a value, or that there is none.
+    /// The value below them, if a memtable has it; `Some(None)` if there is none.
     base: Option<Option<Bytes>>,
 }
 

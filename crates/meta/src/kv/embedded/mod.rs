@@ -1,26 +1,33 @@
 //! The embedded engine: journal, overlay, index (RECORDS.md section 5).
 //!
-//! A batch becomes one record of the replicated journal; the overlay in memory answers reads for
-//! what the index does not hold yet; the index is fed from the overlay in large sorted batches and
-//! can be lost at any time, since the journal still has what it lacks.
+//! A batch becomes one record of the replicated journal. The overlay in memory answers reads of
+//! entries that are not in the index yet. The index is fed from the overlay in large sorted
+//! batches. The index may be lost at any time, because the journal still has the records that it
+//! lacks.
 //!
 //! # A commit
-//! What preconditions need from the index is read ahead, without a lock. Then, under one short
-//! lock: preconditions are judged against all that was appended (durable or not), the record is
-//! appended to the journal, which gives the sequence, and the changes enter the overlay. Outside
-//! the lock the caller waits until the journal says that the record is durable; only from then on
-//! do reads show it, since they look at the overlay as of the last durable sequence.
+//! The index entries that preconditions need are read ahead, without a lock. Three steps follow
+//! under one short lock:
 //!
-//! # Layers
-//! `active` takes changes; when it is large it becomes `frozen` and is fed to the index, once all
-//! of it is durable. Snapshots hold the layers and the index view they began with, so nothing moves
-//! under them.
+//! 1. The preconditions are checked against all appended records, durable or not.
+//! 2. The record is appended to the journal, which gives the sequence number.
+//! 3. The changes enter the overlay.
+//!
+//! Then the caller waits outside the lock until the journal reports the record as durable. Reads
+//! use the overlay as of the last durable sequence number, so they show the change only from then
+//! on.
+//!
+//! # Memtables
+//! The memtable `active` takes changes. When it is large it becomes `frozen`, and is fed to the
+//! index once all of it is durable. A snapshot holds the memtables and the index view with which it
+//! began, so its content does not change.
 //!
 //! # Crashes and cancellation
-//! Recovery opens the index and replays the records behind it. A commit whose future is dropped
-//! after the append happens all the same; before it, nothing happened. Feeding is a task of its
-//! own: when it fails it is tried again, and until it succeeds commits slow down and then wait,
-//! since the overlay is bounded ([`EmbeddedConfig::overlay_bytes_max`]).
+//! Recovery opens the index and replays the records after it. A commit whose future is dropped
+//! after the append still happens. If the future is dropped before the append, nothing happens.
+//! Feeding the index is a task of its own, which retries after a failure. Until it succeeds,
+//! commits slow down and finally wait, since the overlay is bounded
+//! ([`EmbeddedConfig::overlay_bytes_max`]).
 
 mod body;
 mod flush;
@@ -52,25 +59,25 @@ use read::Memtables;
 /// First byte of the keys under which change-log records are kept.
 const CHANGE_LOG: u8 = b'L';
 
-/// A layer is frozen when it holds this part of the journal, in thousandths: two layers and the small
-/// objects must fit.
+/// A memtable is frozen when it holds this part of the journal, in thousandths: two memtables and
+/// the small objects must fit.
 const JOURNAL_SHARE_MAX: usize = 200;
 
 /// Settings and limits of the engine.
 #[derive(Clone, Debug)]
 pub struct EmbeddedConfig {
-    /// A layer of this many keys is fed to the index.
+    /// A memtable of this many keys is fed to the index.
     pub layer_keys: usize,
-    /// A layer of about this many bytes is fed to the index.
+    /// A memtable of about this many bytes is fed to the index.
     pub layer_bytes: usize,
-    /// A layer with this many bytes of journal records behind it is fed to the index, so that the
-    /// journal can let them go: small objects fill it long before their keys fill a layer.
+    /// Bytes of journal records after which a memtable is fed to the index, so that the journal can
+    /// free them. Small objects reach this limit long before their keys fill a memtable.
     pub layer_log_bytes: usize,
-    /// Commits wait while both layers together take about this many bytes.
+    /// Commits wait while both memtables together take about this many bytes.
     pub overlay_bytes_max: usize,
     /// Whether change-log records are kept in the index for [`Kv::changes`]. They are in the
-    /// journal in any case; keeping them costs one more key per batch, which nobody needs while no
-    /// reader exists.
+    /// journal in any case. Keeping them costs one more key per batch, which is useless without a
+    /// reader.
     pub keep_changes: bool,
 }
 
@@ -106,10 +113,10 @@ struct Inner {
     hold: RetentionPin,
     config: EmbeddedConfig,
     state: RwLock<State>,
-    /// A layer was fed, or there is one to feed.
+    /// Wakes waiting tasks: a memtable was fed, or there is one to feed.
     fed: Notify,
     wanted: Notify,
-    /// Why the index could not be fed, since it was last.
+    /// The error of the last feeding of the index, if it failed.
     refused: Mutex<Option<(ErrorKind, String)>>,
     closing: watch::Sender<bool>,
 }
@@ -118,20 +125,20 @@ struct State {
     active: Arc<RwLock<Memtable>>,
     frozen: Option<Arc<RwLock<Memtable>>>,
     view: Arc<dyn IndexView>,
-    /// Moments that somebody reads, by their sequence. Entered under the read lock, so that no
-    /// batch folds anything away between the look at a moment and its entry.
+    /// Sequence numbers of views in use. Entered under the read lock, so that no batch merges
+    /// values away between the look-up and the entry.
     held: Mutex<BTreeMap<Seq, usize>>,
 }
 
 impl EmbeddedKv {
-    /// Opens the engine on a journal and an index: replays what the index lacks. Every batch in the
-    /// journal, also what the index holds already, is shown to `replayed` with its sequence, in
-    /// order; it may take the carry, which is dropped otherwise. Call it on a runtime: the feeding
-    /// task is started on it.
+    /// Opens the engine on a journal and an index, and replays the records that the index lacks.
+    /// Every batch in the journal, including those in the index already, is passed to `replayed`
+    /// with its sequence number, in order. `replayed` may take the carry, which is dropped
+    /// otherwise. Call it on a runtime, since the feeding task is started on it.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] when the journal does not reach back to what the index holds, or a
-    /// record cannot be understood; those of journal and index.
+    /// [`ErrorKind::Corrupt`] when records between the index and the journal are missing, or a
+    /// record cannot be decoded; those of journal and index.
     pub async fn open(
         journal: Journal,
         mut recovery: Recovery,
@@ -216,11 +223,11 @@ impl EmbeddedKv {
         &self.inner.journal
     }
 
-    /// Feeds all that is durable to the index and closes the journal, so that the next opening has
+    /// Feeds all durable changes to the index and closes the journal, so that the next opening has
     /// nothing to replay. Nothing can be committed afterwards.
     ///
     /// # Errors
-    /// Those of index and journal; what was acknowledged is safe in any case.
+    /// Those of index and journal. Acknowledged changes are safe in any case.
     pub async fn close(&self, patience: Duration) -> Result<(), Error> {
         let fed = tokio::time::timeout(patience, self.feed_all()).await;
         // Nobody listening means that the feeding task has ended already.
@@ -313,7 +320,7 @@ enum AppendOutcome {
         at: usize,
         with: Seq,
     },
-    /// The index was fed since the reading ahead: read ahead again.
+    /// The index was fed since the entries were read ahead; read them again.
     Moved(AdmittedBatch),
 }
 

@@ -1,4 +1,4 @@
-//! Judging preconditions: against everything appended, durable or not.
+//! Checking preconditions against all appended records, durable or not.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -19,7 +19,7 @@ const RANGE_PAGE: usize = 1024;
 /// What the index says of the keys that preconditions are about, read without a lock.
 pub(super) struct IndexPrefetch {
     view: Arc<dyn IndexView>,
-    /// By the precondition's place.
+    /// Values by the index of the precondition.
     values: BTreeMap<usize, Option<Bytes>>,
     ranges: BTreeMap<usize, Range>,
 }
@@ -28,7 +28,7 @@ pub(super) struct IndexPrefetch {
 #[derive(Default)]
 struct Range {
     keys: Vec<Bytes>,
-    /// Whether reading stopped at a key that was there.
+    /// Whether reading stopped at a key that exists.
     partial: bool,
 }
 

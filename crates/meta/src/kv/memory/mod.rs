@@ -1,8 +1,8 @@
 //! The engine for tests and models: everything in memory, nothing durable.
 //!
-//! It keeps every version of a key that a held snapshot can still see. Commits happen under one
+//! It keeps every version of a key that a snapshot in use can still see. Commits happen under one
 //! lock, so "durable and visible" is the moment the lock is released. It checks preconditions by
-//! value alone, which makes it the reference for engines that take shortcuts by sequence.
+//! value alone, so it is the reference for engines that compare sequence numbers instead.
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +32,7 @@ impl MemoryKv {
         Self::default()
     }
 
-    /// Number of versions held in memory, live and old; for tests of the clean-up.
+    /// Number of versions in memory, live and old; for tests of the clean-up.
     #[must_use]
     pub fn versions(&self) -> usize {
         self.state.read().keys.values().map(Vec::len).sum()
@@ -96,9 +96,10 @@ struct State {
     /// Versions of each key, oldest first.
     keys: BTreeMap<Bytes, Vec<Version>>,
     log: Vec<(Seq, Bytes)>,
-    /// Snapshots held, by the sequence they show.
+    /// Snapshots in use, by their sequence number.
     held: BTreeMap<Seq, usize>,
-    /// Keys whose older versions may go once no snapshot below the sequence is held.
+    /// Keys whose older versions may be removed when no snapshot below the sequence number is in
+    /// use.
     stale: VecDeque<(Seq, Bytes)>,
 }
 

@@ -26,7 +26,7 @@ pub struct CompletePart {
     pub etag: String,
 }
 
-/// What the whole is called, worked out from the parts.
+/// Names of the joined file, computed from the parts.
 #[derive(Clone, Debug)]
 pub struct CompletedObject {
     /// ETag of the whole.
@@ -39,24 +39,25 @@ pub struct CompletedObject {
     pub encryption: Option<EncryptionRecord>,
     /// The parts' checksums, when that one is over them.
     pub part_digests: Vec<ByteVec>,
-    /// The version that it shall be, and as old as that: for salvage. A new one otherwise.
+    /// Id and time of the version, for salvage. A new id otherwise.
     pub version: Option<VersionId>,
 }
 
-/// Works out what the whole is called from the upload and the numbered parts, in order.
+/// Computes the names of the joined file from the upload and the numbered parts, in order.
 pub type CompleteFn<'a> =
     dyn Fn(&UploadRecord, &[(u16, &PartRecord)]) -> Result<CompletedObject, Error> + Sync + 'a;
 
 impl Tree {
-    /// Joins parts to a file: their extents in order, no byte copied. Parts that are not listed are
-    /// freed. `join` works out ETag and digests (and may refuse: checksums that the client listed).
+    /// Joins parts to a file: their extents in order, without copying a byte. Parts that are not
+    /// listed are freed. `join` computes ETag and digests, and may refuse, for example because of
+    /// checksums that the client listed.
     ///
-    /// When the upload is gone but made the version that `key` holds now, that is given again, so
-    /// a client that missed the answer may repeat the request.
+    /// If the upload is gone but made the version that `key` holds now, that version is returned. A
+    /// client that missed the answer may therefore repeat the request.
     ///
     /// # Errors
     /// `InvalidPartOrder`, `InvalidPart`, `PartTooSmall` (a part but the last below `min_part`
-    /// bytes), `InvalidArgument` for an empty list; `NoSuchUpload`; what `join` says; as
+    /// bytes), `InvalidArgument` for an empty list; `NoSuchUpload`; errors of `join`; as
     /// [`Tree::publish`]. The upload stays open after an error.
     #[allow(clippy::too_many_arguments, reason = "the wire's own list")]
     pub async fn complete_upload(

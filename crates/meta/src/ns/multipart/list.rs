@@ -24,12 +24,12 @@ pub struct PartPage {
     pub truncated: bool,
 }
 
-/// Which uploads are wanted.
+/// A query for the uploads of a bucket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UploadQuery<'a> {
     /// Only keys that begin so.
     pub prefix: &'a str,
-    /// Keys that have this behind the prefix are rolled up.
+    /// Keys that contain this string after the prefix are rolled up.
     pub delimiter: Option<&'a str>,
     /// Only uploads of keys above this one, and, with `after_upload`, of this key above that.
     pub after_key: Option<&'a str>,
@@ -58,7 +58,7 @@ pub enum ListedUpload {
 pub struct UploadPage {
     /// In the order of keys, uploads of one key by age.
     pub items: Vec<ListedUpload>,
-    /// Where the next page begins, if there is one: key (or prefix) and upload.
+    /// Start of the next page, if there is one: key (or prefix) and upload.
     pub next: Option<(String, Option<UploadId>)>,
 }
 
@@ -66,7 +66,7 @@ impl Tree {
     /// A page of the parts of an upload with numbers above `after`.
     ///
     /// # Errors
-    /// `NoSuchUpload`, `NoSuchBucket`; what the engine says.
+    /// `NoSuchUpload`, `NoSuchBucket`; errors of the engine.
     pub async fn list_parts(
         &self,
         bucket: &Bucket,
@@ -114,7 +114,7 @@ impl Tree {
     /// A page of a bucket's uploads in progress.
     ///
     /// # Errors
-    /// `NoSuchBucket`; what the engine says.
+    /// `NoSuchBucket`; errors of the engine.
     pub async fn list_uploads(
         &self,
         bucket: &Bucket,

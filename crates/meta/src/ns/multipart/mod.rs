@@ -1,9 +1,9 @@
 //! Multipart uploads: parts are written like files without a name, and joined without copying.
 //!
-//! A part put, a completion and an abort all require the upload's record to be as it was; the last
-//! two remove it, so exactly one of them wins and no part comes after. They also require the set
-//! of parts to be exactly what they saw (each part unchanged, the gaps between them empty), so
-//! nothing is left behind.
+//! A part put, a completion and an abort all require that the upload's record is unchanged. The
+//! last two remove the record. Exactly one of them therefore succeeds, and no part is added
+//! afterwards. They also require that the set of parts is exactly the one that they read (each part
+//! unchanged, the gaps between them empty), so no part is left over.
 
 mod complete;
 mod list;
@@ -37,7 +37,7 @@ pub use owners::{OpenUploadEntry, UploadUsage};
 /// Highest part number.
 pub const PART_NUMBER_MAX: u16 = 10_000;
 
-/// What the finished file will have besides its content.
+/// Attributes of the finished file besides its content.
 #[derive(Clone, Debug)]
 pub struct NewUpload {
     /// The group that will own the file.
@@ -54,11 +54,11 @@ pub struct NewUpload {
     pub storage_class: Option<String>,
     /// How the parts will be encrypted.
     pub encryption: Option<EncryptionRecord>,
-    /// Where the parts go, if not the default pool.
+    /// Pool of the parts; the default pool if `None`.
     pub pool: Option<PoolId>,
     /// Tags of the version.
     pub tags: BTreeMap<String, String>,
-    /// How long the version is kept, if not as the bucket says.
+    /// Retention of the version, if not the default of the bucket.
     pub retention: Option<Retention>,
     /// Whether it is kept until further notice.
     pub legal_hold: Option<bool>,
@@ -123,20 +123,20 @@ pub struct NewPart {
     pub id: Option<VersionId>,
     /// Bytes.
     pub size: u64,
-    /// What the client must name it by.
+    /// ETag by which the client must name the part.
     pub etag: ETag,
     /// Digests of the part.
     pub digests: DigestSet,
-    /// Where its bytes are.
+    /// Places of the bytes.
     pub copies: Vec<ContentCopy>,
     /// The checksum to be shown to readers.
     pub checksum: Option<DisplayedChecksum>,
 }
 
-/// What a copied part is called: the caller's to know.
+/// Names of a copied part, which the caller knows.
 #[derive(Clone, Debug)]
 pub struct PartNames {
-    /// What the client must name it by.
+    /// ETag by which the client must name the part.
     pub etag: ETag,
     /// Digests of the part.
     pub digests: DigestSet,
@@ -165,7 +165,7 @@ impl Tree {
     /// Begins an upload.
     ///
     /// # Errors
-    /// `NoSuchBucket`; `Quota`; `Conflict`; what the engine says.
+    /// `NoSuchBucket`; `Quota`; `Conflict`; errors of the engine.
     pub async fn create_upload(
         &self,
         actor: &Actor<'_>,
@@ -193,7 +193,7 @@ impl Tree {
     /// The record of an upload in progress.
     ///
     /// # Errors
-    /// `NoSuchUpload`, `NoSuchBucket`; what the engine says.
+    /// `NoSuchUpload`, `NoSuchBucket`; errors of the engine.
     pub async fn upload(
         &self,
         bucket: &Bucket,
@@ -231,11 +231,12 @@ impl Tree {
         })
     }
 
-    /// Adds a part, or puts another in its place (the old one's blobs are freed). It counts for the
-    /// owner of the upload from now on.
+    /// Adds a part, or replaces one (the old one's blobs are freed). It is charged to the owner of
+    /// the upload from now on.
     ///
     /// # Errors
-    /// `NoSuchUpload`; `InvalidArgument` for a part number outside 1 to 10,000; `Quota`; `Conflict`.
+    /// `NoSuchUpload`; `InvalidArgument` for a part number outside 1 to 10,000; `Quota`;
+    /// `Conflict`.
     pub async fn put_part(
         &self,
         bucket: &Bucket,
@@ -332,7 +333,7 @@ impl Tree {
     /// Ends an upload and frees its parts.
     ///
     /// # Errors
-    /// `NoSuchUpload`, also when a completion was faster; `Conflict`.
+    /// `NoSuchUpload`, also when a completion came first; `Conflict`.
     pub async fn abort_upload(
         &self,
         actor: &Actor<'_>,
@@ -346,8 +347,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Ends an upload and frees its parts if `due` says so, which is asked with the time of its last
-    /// part, or of its beginning without one. Says whether it ended.
+    /// Ends an upload and frees its parts if `due` returns true. `due` is called with the time of
+    /// the last part, or of the beginning if there are no parts. Returns whether the upload ended.
     ///
     /// # Errors
     /// As [`Tree::abort_upload`].

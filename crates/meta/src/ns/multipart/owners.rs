@@ -1,4 +1,4 @@
-//! Uploads in progress of all buckets: whose they are, and which of them nobody goes on with.
+//! Uploads in progress of all buckets: their owners, and uploads that seem abandoned.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use crate::kv::{Scan, ScanPage};
 /// Counters or uploads read at once.
 const PAGE: usize = 1000;
 
-/// What a user's uploads in progress hold.
+/// The amount that the uploads in progress of a user hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadUsage {
-    /// Who owns them.
+    /// Owner of the uploads.
     pub owner: UserId,
     /// How many.
     pub uploads: u64,
-    /// What they count for in quotas, in bytes.
+    /// Size of the uploads as quotas count it, in bytes.
     pub bytes: u64,
-    /// When the oldest of them began, if it is among those that were looked at.
+    /// Start of the oldest upload, if it is among those that were examined.
     pub oldest: Option<Timestamp>,
 }
 
-/// An upload in progress and where it is.
+/// An upload in progress with its bucket and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenUploadEntry {
     /// The bucket.
@@ -37,11 +37,11 @@ pub struct OpenUploadEntry {
 }
 
 impl Tree {
-    /// The uploads in progress of every user that has some, by what they hold, most first. Numbers and
-    /// bytes are exact; for the oldest at most `looked_max` uploads are looked at.
+    /// The uploads in progress of every user that has some, in descending order of size. Numbers
+    /// and bytes are exact. The oldest one is searched among at most `looked_max` uploads.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn upload_usage(&self, looked_max: usize) -> Result<Vec<UploadUsage>, Error> {
         let mut owners = BTreeMap::new();
         let range = keys::KeyRange {
@@ -91,10 +91,10 @@ impl Tree {
         Ok(owners)
     }
 
-    /// Uploads of all buckets, at most `max`, those behind `after`; none when there are no more.
+    /// Uploads of all buckets after `after`, at most `max`; empty when there are no more.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Errors of the engine.
     pub async fn uploads_after(
         &self,
         after: Option<&OpenUploadEntry>,

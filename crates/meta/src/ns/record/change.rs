@@ -13,7 +13,7 @@ pub struct ChangeRecord {
     /// The zone's clock, the zone, and a number within the zone that is never given twice.
     #[n(0)]
     pub stamp: VersionId,
-    /// What happened.
+    /// The kind of change.
     #[n(1)]
     pub verb: ChangeKind,
     /// The bucket; 0 above buckets.
@@ -28,10 +28,10 @@ pub struct ChangeRecord {
     /// Full path when it happened (after the change), the bucket and a tenant's `/@name` included.
     #[n(5)]
     pub path: String,
-    /// Where it was before, or what it was copied from.
+    /// The earlier name of a renamed entry, or the source of a copy.
     #[n(6)]
     pub source: Option<String>,
-    /// Who did it.
+    /// Principal that made the change.
     #[cbor(n(7), skip_if = "is_default")]
     pub principal: String,
     /// The version that was made or removed.
@@ -46,7 +46,7 @@ pub struct ChangeRecord {
 }
 
 impl ChangeRecord {
-    /// The zone where it happened.
+    /// The zone of the change.
     #[must_use]
     pub fn zone(&self) -> Zone {
         dewar_types::EntryId(self.stamp.0 as u64).zone()
@@ -59,7 +59,7 @@ impl ChangeRecord {
     }
 }
 
-/// What happened to an entry.
+/// A kind of change of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum ChangeKind {
@@ -110,7 +110,7 @@ pub enum ChangeKind {
     DeleteVersion,
 }
 
-/// What a reader of the log needs to know of a version without looking it up.
+/// The facts about a version that a reader of the log needs without looking it up.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct VersionSummary {

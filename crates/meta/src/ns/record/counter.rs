@@ -5,7 +5,7 @@ use dewar_types::{BlobId, EntryId, GroupId, TenantId, UserId};
 
 use crate::ns::keys;
 
-/// Whose objects and bytes are counted.
+/// The owner of counted objects and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CounterScope {
     /// All buckets of a tenant.
@@ -14,9 +14,9 @@ pub enum CounterScope {
     Bucket(EntryId),
     /// A directory marked as the root of a space.
     Space(EntryId),
-    /// What a user owns.
+    /// Content owned by a user.
     User(UserId),
-    /// What a group owns.
+    /// Content owned by a group.
     Group(GroupId),
 }
 
@@ -26,11 +26,11 @@ pub enum Counter {
     /// Versions of files, delete markers, uploads in progress, and directories that were made on request.
     Objects(CounterScope),
     /// Bytes of all versions of files and of the parts of uploads in progress, with the metadata of
-    /// each version, upload and directory beyond what is free (`METADATA_FREE`).
+    /// each version, upload and directory beyond the free amount (`METADATA_FREE`).
     Bytes(CounterScope),
     /// Uploads in progress of a user.
     Uploads(UserId),
-    /// What those uploads add to [`Counter::Bytes`].
+    /// The part of [`Counter::Bytes`] that those uploads add.
     UploadBytes(UserId),
     /// Bytes of dead slots in a segment.
     Dead(BlobId),
@@ -66,7 +66,7 @@ impl Counter {
                 && kind.is_some_and(|kind| b"TBSUGMm".contains(kind)))
     }
 
-    /// Whose bytes the counter with this key counts; `None` for any other key.
+    /// The scope of the counter of bytes with this key; `None` for any other key.
     #[must_use]
     pub fn scope_of_bytes(key: &[u8]) -> Option<CounterScope> {
         let (id, kind) = (key.get(2..)?.try_into().ok()?, key.get(1)?);

@@ -12,19 +12,19 @@ pub struct DirRecord {
     /// Id, owner, times.
     #[n(0)]
     pub attributes: EntryAttributes,
-    /// Whether only the slashes of a key made it: then it is invisible while nothing lives in it,
-    /// and reclaimed.
+    /// Whether it was made only by the slashes of a key. It is then invisible and reclaimed while
+    /// it contains no live entry.
     #[cbor(n(1), skip_if = "is_default")]
     pub implicit: bool,
     /// The bucket's settings, if it is one.
     #[n(2)]
     pub bucket: Option<BucketSettings>,
-    /// Set where the subtree is counted for itself (a space).
+    /// Set if the subtree is counted separately (a space).
     #[n(3)]
     pub space: Option<SpaceMark>,
 }
 
-/// What a bucket has beyond a directory. Its owner is the directory's.
+/// Properties of a bucket beyond those of a directory. Its owner is the directory's.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct BucketSettings {
@@ -37,20 +37,20 @@ pub struct BucketSettings {
     /// Whether every front computes MD5, so that every ETag is one.
     #[cbor(n(2), skip_if = "is_default")]
     pub md5: bool,
-    /// Set where versions may be kept by retention and legal holds; never taken away.
+    /// Set if versions may be protected by retention and legal holds; never removed.
     #[n(3)]
     pub object_lock: Option<ObjectLock>,
     // 4: default layout, 5: default pool
-    /// Which documents it has: [`super::DocumentKind::mask`] of each, in one number.
+    /// The kinds of its documents: [`super::DocumentKind::mask`] of each, in one number.
     #[cbor(n(6), skip_if = "is_default")]
     pub documents: u64,
-    /// Counts the changes of settings and documents, so that each change of a document changes
-    /// this record too, which every change in the bucket requires to be as it was read.
+    /// Counts the changes of settings and documents. Each change of a document therefore changes
+    /// this record too, and every change in the bucket requires this record to be unchanged.
     #[cbor(n(7), skip_if = "is_default")]
     pub revision: u64,
 }
 
-/// What happens to a version that is replaced.
+/// Whether replaced versions are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Versioning {
@@ -66,11 +66,11 @@ pub enum Versioning {
     Suspended,
 }
 
-/// What a bucket with object lock does.
+/// The settings of a bucket with object lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct ObjectLock {
-    /// For versions that do not say how long they are kept.
+    /// Retention of versions that are written without one.
     #[n(0)]
     pub default: Option<DefaultRetention>,
 }
@@ -91,7 +91,7 @@ pub struct DefaultRetention {
 }
 
 impl DefaultRetention {
-    /// For a version that is written at `now`.
+    /// The retention of a version that is written at `now`.
     #[must_use]
     pub fn starting(self, now: Timestamp) -> Retention {
         let days = u64::from(self.count) * if self.years { 365 } else { 1 };
@@ -107,7 +107,7 @@ impl DefaultRetention {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct SpaceMark {
-    /// Whether what was in the directory when it was marked has been counted.
+    /// Whether the content from before the mark has been counted.
     #[n(0)]
     pub counted: bool,
     /// Most bytes, if limited.
@@ -116,15 +116,15 @@ pub struct SpaceMark {
     /// Most objects, if limited.
     #[n(2)]
     pub max_objects: Option<u64>,
-    /// Bytes from which on there are many, if somebody wants to know.
+    /// Soft limit in bytes, for reports.
     #[n(3)]
     pub soft_bytes: Option<u64>,
-    /// Objects from which on there are many, if somebody wants to know.
+    /// Soft limit in objects, for reports.
     #[n(4)]
     pub soft_objects: Option<u64>,
 }
 
-/// The limits of a tenant, a user or a bucket, or where a space with limits is.
+/// The limits of a tenant, a user or a bucket, or the place of a space with limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct QuotaRecord {
@@ -134,30 +134,30 @@ pub struct QuotaRecord {
     /// Most objects, if limited.
     #[n(1)]
     pub max_objects: Option<u64>,
-    /// Bytes from which on there are many, if somebody wants to know.
+    /// Soft limit in bytes, for reports.
     #[n(2)]
     pub soft_bytes: Option<u64>,
-    /// Objects from which on there are many, if somebody wants to know.
+    /// Soft limit in objects, for reports.
     #[n(3)]
     pub soft_objects: Option<u64>,
-    /// Bucket and path that a space had when its limits were set; those stand in its mark.
+    /// Bucket and path of a space when its limits were set; the limits themselves are in its mark.
     #[n(4)]
     pub place: Option<(EntryId, String)>,
 }
 
-/// An implicit directory that may have become empty, and where it hangs.
+/// An implicit directory that may have become empty, and its parents.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct HintRecord {
-    /// When the directory lost something; of two hints for one directory the younger is right.
+    /// When the directory lost an entry; of two hints for one directory, the newer is valid.
     #[n(0)]
     pub stamp: VersionId,
-    /// The unbroken run of implicit directories down to it, itself the last.
+    /// The unbroken chain of implicit directories down to it, itself the last.
     #[n(1)]
     pub steps: Vec<HintStep>,
 }
 
-/// Where a directory hangs.
+/// The parent and name of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct HintStep {
     /// The directory that holds it.

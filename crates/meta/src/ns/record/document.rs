@@ -4,8 +4,8 @@ use dewar_types::{Timestamp, VersionId};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
-/// Which document of a bucket. The number is part of the key and of a mask, so it is below 64 and
-/// never given to another kind.
+/// The kind of a document of a bucket. The number is part of the key and of a mask, so it is below
+/// 64 and never given to another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum DocumentKind {
@@ -15,16 +15,16 @@ pub enum DocumentKind {
     /// The access control list.
     #[n(2)]
     Acl = 2,
-    /// Who owns objects that others write.
+    /// Ownership of objects that other users write.
     #[n(3)]
     Ownership = 3,
-    /// What no policy and no list may open to the public.
+    /// Limits of public access that no policy and no list may exceed.
     #[n(4)]
     PublicAccessBlock = 4,
     /// Rules for pages of other origins.
     #[n(5)]
     Cors = 5,
-    /// What expires when.
+    /// Lifecycle rules: expiry of objects.
     #[n(6)]
     Lifecycle = 6,
     /// Tags of the bucket.
@@ -33,19 +33,19 @@ pub enum DocumentKind {
     /// How objects are encrypted that do not say.
     #[n(8)]
     Encryption = 8,
-    /// Who pays for requests.
+    /// Payer of requests.
     #[n(9)]
     RequestPayment = 9,
-    /// Who is told of changes.
+    /// Receivers of notifications of changes.
     #[n(10)]
     Notification = 10,
-    /// Where the access log goes.
+    /// Target of the access log.
     #[n(11)]
     Logging = 11,
     /// How it serves pages.
     #[n(12)]
     Website = 12,
-    /// Where copies go.
+    /// Targets of replication.
     #[n(13)]
     Replication = 13,
     /// Limits of the bucket.
@@ -79,8 +79,8 @@ impl DocumentKind {
     }
 }
 
-/// A document as it is stored. What is in it is for the layers above, which begin it with a format
-/// number of their own.
+/// A document as it is stored. Its content is defined by the layers above, which begin it with a
+/// format number of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct DocumentRecord {

@@ -1,5 +1,5 @@
-//! How a version's bytes are encrypted (RECORDS.md section 6). The catalog keeps this and looks at
-//! none of it; what it means is the business of the layer above.
+//! Encryption of a version's bytes (RECORDS.md section 6). The catalog stores these fields and
+//! reads none of them; the layer above interprets them.
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -8,7 +8,7 @@ use minicbor::{Decode, Encode};
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct EncryptionRecord {
-    /// Whose key opens it.
+    /// Holder of the key that decrypts it.
     #[n(0)]
     pub holder: KeyHolder,
     /// How: the number of a format in `docs/formats/encryption.md`.
@@ -20,13 +20,13 @@ pub struct EncryptionRecord {
     /// The key of the bytes, wrapped.
     #[n(3)]
     pub key: ByteVec,
-    /// Digests of the clear content and the checksum to be shown, sealed with a key that only who
-    /// has the one above can make.
+    /// Digests of the clear content and the checksum for clients. They are encrypted with a key
+    /// that only the holder of the key above can derive.
     #[n(4)]
     pub sealed: Option<ByteVec>,
 }
 
-/// Whose key opens encrypted content.
+/// The holder of the key of encrypted content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum KeyHolder {

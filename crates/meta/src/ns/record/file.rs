@@ -1,4 +1,4 @@
-//! Files, symlinks, and what may stand at an entry key.
+//! Files, symlinks, and the possible records at an entry key.
 
 use dewar_types::{Error, VersionId};
 use minicbor::{Decode, Encode};
@@ -12,38 +12,38 @@ pub struct FileRecord {
     /// Id, owner, times.
     #[n(0)]
     pub attributes: EntryAttributes,
-    /// The version that a reader gets. Older ones stand in their own table.
+    /// The version that a reader gets. Older ones are in their own table.
     #[n(1)]
     pub current: VersionRecord,
-    /// Older versions, delete markers included, that stand in their own table.
+    /// Number of older versions, including delete markers, which are in their own table.
     #[cbor(n(2), skip_if = "is_default")]
     pub older: u64,
-    /// The one among them whose name is `null`.
+    /// The older version whose name is `null`.
     #[n(3)]
     pub older_null: Option<VersionId>,
 }
 
 impl FileRecord {
-    /// Whether there is something to read: the current version is no delete marker.
+    /// Whether it can be read: the current version is no delete marker.
     #[must_use]
     pub fn is_live(&self) -> bool {
         !self.current.flags.delete_marker()
     }
 }
 
-/// A name that stands for another path. S3 does not show it.
+/// A name that points to another path. S3 does not show it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct SymlinkRecord {
     /// Id, owner, times.
     #[n(0)]
     pub attributes: EntryAttributes,
-    /// Where it points, as it was given.
+    /// Target of the link, as it was given.
     #[n(1)]
     pub target: String,
 }
 
-/// What stands at an entry key.
+/// The record at an entry key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A file.

@@ -1,12 +1,12 @@
-//! What the catalog stores under its keys.
+//! Records that the catalog stores under its keys.
 //!
-//! Every value is one byte that says which record it is, one byte for the record's format, then
-//! CBOR with numbered fields. How records may change:
+//! Every value begins with one byte for the kind of the record and one byte for the record's
+//! format. CBOR with numbered fields follows. Records may change by these rules:
 //!
 //! - A field's number is never given to another field, and a field's meaning never changes.
-//! - A new field is optional or has a default; readers skip numbers they do not know. A writer
-//!   that changes a record of a newer minor release would lose such fields, so going back to an
-//!   older binary after new fields were written is not offered.
+//! - A new field is optional or has a default; readers skip numbers they do not know. A writer that
+//!   changes a record of a newer minor release would lose such fields. Going back to an older
+//!   binary after new fields were written is therefore not offered.
 //! - A change that an older reader must not overlook takes the next format number. Every format
 //!   that was ever released stays readable; `testdata/records-v1` holds a sample of each.
 //! - New variants of an enum count as such a change.
@@ -133,14 +133,14 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// What every entry has.
+/// The attributes of every entry.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct EntryAttributes {
     /// Its id, which stays through renames.
     #[n(0)]
     pub id: EntryId,
-    /// Who owns it.
+    /// Owner of the entry.
     #[n(1)]
     pub owner: UserId,
     /// The group that owns it.

@@ -11,14 +11,14 @@ use super::{
     ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, Retention, SystemHeaders, is_default,
 };
 
-/// A multipart upload: what the version will have besides its content.
+/// A multipart upload, with the attributes of the future version besides its content.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct UploadRecord {
     /// Its id.
     #[n(0)]
     pub id: UploadId,
-    /// Who will own the file.
+    /// Future owner of the file.
     #[n(1)]
     pub owner: UserId,
     /// The group that will own the file.
@@ -30,7 +30,7 @@ pub struct UploadRecord {
     /// When it began.
     #[n(4)]
     pub initiated: Timestamp,
-    /// Who began it, as the change log names them.
+    /// Principal that began the upload, as the change log names it.
     #[n(5)]
     pub principal: String,
     /// Headers of the version.
@@ -45,7 +45,7 @@ pub struct UploadRecord {
     /// Storage class of the version.
     #[n(9)]
     pub storage_class: Option<String>,
-    /// Where the parts go, if not the default pool.
+    /// Pool of the parts; the default pool if `None`.
     #[n(10)]
     pub pool: Option<PoolId>,
     /// Tags of the version.
@@ -63,8 +63,8 @@ pub struct UploadRecord {
     /// How the parts are encrypted.
     #[n(16)]
     pub encryption: Option<EncryptionRecord>,
-    /// The spaces that count the upload and its parts: those above its key when it began. Uploads of
-    /// catalogs that did not count them have none.
+    /// The spaces that the upload and its parts are charged to: those above its key when it began.
+    /// Uploads of older catalogs, which did not charge them, have none.
     #[cbor(n(17), skip_if = "is_default")]
     pub spaces: Vec<EntryId>,
 }
@@ -76,7 +76,7 @@ pub struct UploadChecksum {
     /// The algorithm, by Dewar's name for it.
     #[n(0)]
     pub algorithm: String,
-    /// Whether it goes over the whole object, not over the parts' checksums.
+    /// Whether it covers the whole object, not the parts' checksums.
     #[n(1)]
     pub full_object: bool,
 }
@@ -85,13 +85,13 @@ pub struct UploadChecksum {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct PartRecord {
-    /// The id under which its content was written (slot headers and long lists bear it).
+    /// The id under which its content was written (slot headers and long lists contain it).
     #[n(0)]
     pub id: VersionId,
     /// Bytes.
     #[n(1)]
     pub size: u64,
-    /// What the client must name it by.
+    /// ETag by which the client must name the part.
     #[n(2)]
     pub etag: ETag,
     /// When it was written.
@@ -100,10 +100,10 @@ pub struct PartRecord {
     /// Digests of the part.
     #[n(4)]
     pub digests: DigestSet,
-    /// Where its bytes are.
+    /// Places of the bytes.
     #[cbor(n(5), skip_if = "is_default")]
     pub copies: Vec<ContentCopy>,
-    /// The checksum that the writer asked to be shown to readers.
+    /// The checksum that the writer asked to return to readers.
     #[n(6)]
     pub checksum: Option<DisplayedChecksum>,
 }

@@ -1,4 +1,4 @@
-//! A version of a file and where its bytes are (RECORDS.md section 3).
+//! A version of a file and the places of its bytes (RECORDS.md section 3).
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ pub struct VersionRecord {
     /// Bytes.
     #[n(1)]
     pub size: u64,
-    /// What S3 and HTTP call it.
+    /// ETag in S3 and HTTP.
     #[n(2)]
     pub etag: ETag,
-    /// When this content was written, as clients are told.
+    /// Time when this content was written, as clients see it.
     #[n(3)]
     pub modified: Timestamp,
     /// Digests of the whole content.
@@ -49,7 +49,7 @@ pub struct VersionRecord {
     /// Storage class, if not the default.
     #[n(11)]
     pub storage_class: Option<String>,
-    /// The checksum that the writer asked to be shown to readers.
+    /// The checksum that the writer asked to return to readers.
     #[n(12)]
     pub checksum: Option<DisplayedChecksum>,
     /// Tags.
@@ -58,16 +58,18 @@ pub struct VersionRecord {
     /// How long it is kept.
     #[n(14)]
     pub retention: Option<Retention>,
-    /// Whether it is kept until further notice; `None` when nobody ever said.
+    /// Whether the version has a legal hold; `None` when it was never set.
     #[n(15)]
     pub legal_hold: Option<bool>,
-    /// How the bytes are encrypted. The digests above are absent then: they stand sealed in here.
+    /// How the bytes are encrypted. The digests above are then absent, because they are encrypted
+    /// in this record.
     #[n(16)]
     pub encryption: Option<EncryptionRecord>,
-    /// The access control list, in a form that is for the layers above.
+    /// The access control list, in a form that the layers above define.
     #[n(17)]
     pub acl: Option<ByteVec>,
-    /// Who owned it when it was the current version; for that one the file's attributes say it.
+    /// Owner of the version while it was the current one. For the current version, see the file's
+    /// attributes.
     #[n(18)]
     pub owner: Option<UserId>,
     /// The group that owned it then.
@@ -82,7 +84,7 @@ impl VersionRecord {
         self.etag.text(self.id)
     }
 
-    /// What clients call it.
+    /// The name of the version for clients.
     #[must_use]
     pub fn name(&self) -> VersionName {
         if self.flags.named() {
@@ -92,8 +94,8 @@ impl VersionRecord {
         }
     }
 
-    /// Whether its retention or a legal hold forbids to remove it at `now`; governance mode yields to
-    /// who may bypass it.
+    /// Whether its retention or a legal hold forbids its removal at `now`. `bypass` overrides
+    /// governance mode.
     #[must_use]
     pub fn is_kept(&self, now: Timestamp, bypass: bool) -> bool {
         let retained = self.retention.is_some_and(|retention| {
@@ -119,10 +121,10 @@ pub struct Retention {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum RetentionMode {
-    /// Who has the right may remove it all the same, or shorten the time.
+    /// A user with the right to bypass may still remove it, or shorten the time.
     #[n(0)]
     Governance,
-    /// Nobody may.
+    /// No user may remove it or shorten the time.
     #[n(1)]
     Compliance,
 }
@@ -139,7 +141,7 @@ pub enum ETag {
         #[cbor(n(0), with = "minicbor::bytes")] [u8; 16],
         #[n(1)] u16,
     ),
-    /// `<version id>-0`: no MD5 was asked for (RECORDS.md section 2).
+    /// `<version id>-0`: no MD5 was requested (RECORDS.md section 2).
     #[n(2)]
     Version,
     /// As another store gave it.
@@ -148,7 +150,7 @@ pub enum ETag {
 }
 
 impl ETag {
-    /// As it stands between the quotes, for the version `id`.
+    /// The text between the quotes, for the version `id`.
     #[must_use]
     pub fn text(&self, id: VersionId) -> String {
         let hex = |bytes: &[u8; 16]| format!("{:032x}", u128::from_be_bytes(*bytes));
@@ -165,7 +167,7 @@ impl ETag {
 /// ([`Algorithm::name`]).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum DisplayedChecksum {
-    /// Over all bytes; the value stands with the digests.
+    /// Over all bytes; the value is among the digests.
     #[n(0)]
     Full(#[n(0)] String),
     /// Over the checksums of the parts: algorithm, value, number of parts.
@@ -180,7 +182,7 @@ impl DisplayedChecksum {
         Self::Full(algorithm.name().to_owned())
     }
 
-    /// The value, and the number of parts if it is over the parts' checksums; `None` when the
+    /// The value, and the number of parts if it covers the parts' checksums. `None` when the
     /// algorithm is unknown to this release or its value was not kept.
     #[must_use]
     pub fn value(&self, digests: &DigestSet) -> Option<(Digest, Option<u32>)> {
@@ -214,7 +216,8 @@ impl VersionFlags {
     pub const DELETE_MARKER: Self = Self(1);
     /// It was written while the bucket kept versions, so its id is its name; others are `null`.
     pub const NAMED: Self = Self(2);
-    /// When it got its name this had other content, or may have had: it was there already, and came by a rename.
+    /// When it got its name, the name had other content. It is also set for a version that came by
+    /// a rename, since the name may have had other content.
     pub const REPLACES: Self = Self(4);
 
     /// Whether [`Self::DELETE_MARKER`] is set.
@@ -241,7 +244,7 @@ impl VersionFlags {
         self.with(Self::NAMED, named)
     }
 
-    /// With [`Self::REPLACES`] set or not.
+    /// With [`Self::REPLACES`] set or cleared.
     #[must_use]
     pub fn with_replaced(self, replaces: bool) -> Self {
         self.with(Self::REPLACES, replaces)
@@ -284,13 +287,13 @@ pub struct SystemHeaders {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct ContentCopy {
-    /// Where.
+    /// Pool of the blob.
     #[cbor(n(0), skip_if = "is_default")]
     pub pool: PoolId,
     /// How it can be reached.
     #[cbor(n(1), skip_if = "is_default")]
     pub state: CopyState,
-    /// The pieces in order; empty when they stand in long lists.
+    /// The pieces in order; empty when they are in long lists.
     #[cbor(n(2), skip_if = "is_default")]
     pub extents: Vec<Extent>,
     /// How many [`LongRecord`]s hold the extents.
@@ -329,8 +332,8 @@ pub struct Extent {
     /// The slot, when `blob` is a segment.
     #[n(3)]
     pub slot: Option<Slot>,
-    /// Of encrypted content: what tells its stream from others under the same key. Offset and
-    /// length count clear bytes then.
+    /// Of encrypted content: the number that makes its key stream unique under its key. Offset and
+    /// length then count clear bytes.
     #[n(4)]
     pub salt: Option<u64>,
 }
@@ -338,10 +341,10 @@ pub struct Extent {
 /// A small object's place in its segment; never changes (RECORDS.md section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Slot {
-    /// Where the slot begins in the segment's logical space.
+    /// Start of the slot in the segment's logical space, in bytes.
     #[n(0)]
     pub offset: u32,
-    /// Bytes of the slot's header; the content begins behind it.
+    /// Bytes of the slot's header, which the content follows.
     #[n(1)]
     pub header: u32,
     /// Bytes of the slot in all.
@@ -385,21 +388,21 @@ impl Extent {
     }
 }
 
-/// How a content was cut into parts: sizes in order, equal neighbours as one run.
+/// The division of a content into parts: sizes in order, equal neighbours as one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct PartSizes {
     /// How many parts.
     #[n(0)]
     pub count: u32,
-    /// Their sizes; empty when they stand in long lists.
+    /// Sizes of the parts; empty when they are in long lists.
     #[cbor(n(1), skip_if = "is_default")]
     pub runs: Vec<PartRun>,
     /// How many [`LongRecord`]s hold the runs.
     #[cbor(n(2), skip_if = "is_default")]
     pub chunks: u16,
-    /// The parts' checksums in order, by the algorithm of a checksum that is over them; empty when
-    /// there is none, or they stand in long lists.
+    /// The parts' checksums in order, by the algorithm of a composite checksum. Empty when there is
+    /// none, or when they are in long lists.
     #[cbor(n(3), skip_if = "is_default")]
     pub digests: Vec<ByteVec>,
     /// How many [`LongRecord`]s hold the checksums.
@@ -418,8 +421,8 @@ pub struct PartRun {
     pub size: u64,
 }
 
-/// A chunk of a list that is too long to stand in the version's record. Belongs to one version and
-/// is as immutable as its content.
+/// A chunk of a list that is too long for the version's record. Belongs to one version and is as
+/// immutable as its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct LongRecord {

@@ -82,7 +82,7 @@ impl Axis {
         }
     }
 
-    /// Where a value lies between the ends, 0 to 1.
+    /// The position of a value between the ends, 0 to 1.
     pub(super) fn share(&self, value: f64) -> f64 {
         let share = if self.log {
             (value.max(self.from) / self.from).ln() / (self.to / self.from).ln()

@@ -12,7 +12,7 @@ use crate::bench::result::{CPU_TRUSTED_S, Campaign, StepRun};
 
 const WIDTH: f64 = 860.0;
 const MARGIN: f64 = 16.0;
-/// Where the bars begin; to the left stand the steps' names.
+/// The start of the bars. The steps' names are to the left.
 const BARS: f64 = 190.0;
 const BARS_WIDTH: f64 = 570.0;
 const BAR: f64 = 15.0;

@@ -1,4 +1,4 @@
-//! What the plots with panels have in common: title, legend, and boxes with axes.
+//! The common parts of plots with panels: title, legend, and boxes with axes.
 
 use super::axis::{Axis, label};
 use super::svg::{Anchor, Font, GRID, INK, MUTED, Svg, colour, text_width_px};

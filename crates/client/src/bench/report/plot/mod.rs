@@ -115,7 +115,7 @@ fn panels(campaign: &Campaign, workload: &str) -> Vec<Panel> {
     sizes.into_iter().map(panel).collect()
 }
 
-/// Where and with what the figures were taken, for the line beneath the title.
+/// The machine and the versions of the figures, for the line beneath the title.
 fn provenance(campaign: &Campaign) -> String {
     let host = &campaign.host;
     let repeat = campaign.settings.repeat;

@@ -16,7 +16,7 @@ pub(super) fn colour(index: usize) -> &'static str {
     COLOURS[index % COLOURS.len()]
 }
 
-/// Where a text begins, or is centred, or ends.
+/// The point of a text that its position means: start, centre or end.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
     Start,

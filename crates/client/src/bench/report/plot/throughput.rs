@@ -8,7 +8,7 @@ use super::{Panel, Point};
 use crate::bench::report::spread::Spread;
 use crate::bench::result::Campaign;
 
-/// Objects above this many bytes are told in MB/s, the others in operations.
+/// Objects above this many bytes are shown in MB/s, the others in operations.
 const SMALL_BYTES: u64 = 64 << 10;
 
 pub(super) fn plot(campaign: &Campaign, workload: &str, panels: &[Panel]) -> String {

@@ -1,4 +1,4 @@
-//! Blocks: sorted entries, keys shortened by what they share with the one before.
+//! Blocks: sorted entries, whose keys omit the prefix that they share with the previous key.
 
 use bytes::Bytes;
 
@@ -65,7 +65,7 @@ impl BlockBuilder {
 #[derive(Clone, Debug)]
 pub(in super::super) struct Block {
     bytes: Bytes,
-    /// Where the entries end and the restarts begin.
+    /// End of the entries and start of the restarts.
     end: usize,
     restarts: usize,
 }
@@ -288,9 +288,9 @@ impl BlockCursor {
 /// Walks a block downwards, a stretch between restarts at a time.
 pub(in super::super) struct BlockReverse {
     block: Block,
-    /// Restarts below the stretch at hand.
+    /// Restarts before the current range.
     below: usize,
-    /// The keys of the stretch, one behind the other.
+    /// The keys of the range, one after the other.
     keys: Vec<u8>,
     stretch: Vec<(usize, usize, Span)>,
 }

@@ -1,5 +1,5 @@
-//! The directory of a run: where its partitions stand and begin, and its last key. Always in
-//! memory, about 100 bytes for each 2 MiB of the run.
+//! The directory of a run: offset and first key of each partition, and the last key of the run.
+//! Always in memory, about 100 bytes for each 2 MiB of the run.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! Bloom filters: ten bits a key in lines of 64 bytes, so that a question touches one cache line.
+//! Bloom filters: ten bits a key in lines of 64 bytes, so that a look-up touches one cache line.
 
 /// Bytes of a line.
 pub(super) const LINE_BYTES: usize = 64;

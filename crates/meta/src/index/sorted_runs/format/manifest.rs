@@ -1,4 +1,4 @@
-//! The manifest: which runs make up the index, and up to which batch.
+//! The manifest: the runs of the index, and the last batch in them.
 
 use dewar_checksum::crc32c;
 

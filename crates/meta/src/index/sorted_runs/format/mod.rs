@@ -1,5 +1,5 @@
-//! The bytes of runs and manifests: `docs/formats/catalog-runs.md` has them one by one. Pure: no
-//! disk, no waiting, and nothing a disk can hand in makes it panic.
+//! The bytes of runs and manifests: `docs/formats/catalog-runs.md` describes them. Pure functions:
+//! no disk, no waiting, and no panic for any bytes of a disk.
 
 mod block;
 mod directory;
@@ -93,14 +93,14 @@ pub(super) fn separator<'a>(before: &[u8], first: &'a [u8]) -> &'a [u8] {
     &first[..first.len().min(common + 1)]
 }
 
-/// Decodes a manifest from anything.
+/// Fuzz target: decodes a manifest from any bytes.
 pub fn fuzz_manifest(bytes: &[u8]) {
     if let Ok(manifest) = Manifest::decode(bytes) {
         assert_eq!(manifest.encode(), bytes, "what decodes encodes the same");
     }
 }
 
-/// Decodes a block from anything and walks it both ways.
+/// Fuzz target: decodes a block from any bytes and walks it both ways.
 pub fn fuzz_block(bytes: &[u8]) {
     let Ok(block) = Block::parse(Bytes::copy_from_slice(bytes)) else {
         return;
@@ -119,7 +119,7 @@ pub fn fuzz_block(bytes: &[u8]) {
     while reverse.key().is_some() && reverse.advance().is_ok() {}
 }
 
-/// Decodes a footer, a directory and a partition from anything.
+/// Fuzz target: decodes a footer, a directory and a partition from any bytes.
 pub fn fuzz_footer(bytes: &[u8]) {
     let _ = Footer::decode(bytes);
     let bytes = Bytes::copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! Partitions: where up to 128 consecutive blocks begin, and the filter of their keys.
+//! Partitions: the offsets of up to 128 consecutive blocks, and the filter of their keys.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! Numbers: little-endian at fixed places, and variable ones (7 bits a byte, low bits first).
+//! Numbers: little-endian at fixed positions, and variable ones (7 bits a byte, low bits first).
 
 use super::Malformed;
 
