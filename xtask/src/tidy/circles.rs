@@ -14,11 +14,7 @@ struct Exception {
     reason: &'static str,
 }
 
-const fn exception(
-    krate: &'static str,
-    modules: &'static str,
-    reason: &'static str,
-) -> Exception {
+const fn exception(krate: &'static str, modules: &'static str, reason: &'static str) -> Exception {
     Exception {
         krate,
         modules,

@@ -45,6 +45,10 @@ impl Sentence {
 
     fn hides_its_subject(&self) -> bool {
         let first = self.text.split_whitespace().next().unwrap_or_default();
+        // Names and outputs are quoted, and a single word is no sentence.
+        if first.starts_with('`') || self.words() < 2 {
+            return false;
+        }
         let first = first.trim_matches(|c: char| !c.is_alphanumeric());
         !self.text.ends_with('?') && NO_SUBJECTS.contains(&first.to_lowercase().as_str())
     }

@@ -1,4 +1,4 @@
-//! What narrows a caller beyond its policies, and what policies may ask of how it came.
+//! Limits of a session or token beyond the policies of the caller, and facts about it for policies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl fmt::Debug for Limit {
     }
 }
 
-/// What a session or a token adds to who asks.
+/// The part of a caller that comes from its session or token.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
     /// `session:ID`, or `token:` and the first digits of its digest: for the audit log.
@@ -67,7 +67,7 @@ pub struct Bounds {
     pub own_provider: bool,
     /// Whether that is all there is: nobody has become anybody yet. Only trust policies see this.
     pub unassumed: bool,
-    /// What the token said, by `PROVIDER:claim`.
+    /// Claims of the token, by `PROVIDER:claim`.
     pub claims: Vec<(String, Vec<String>)>,
     /// Names, without provider, of claims that the token said and that are not in `claims`; [`ALL_CLAIMS_OMITTED`]
     /// among them stands for every name. Conditions on these fail closed.
@@ -76,7 +76,7 @@ pub struct Bounds {
     pub tags: Vec<(String, String)>,
     /// Whether conditions on `aws:TagKeys` see the keys of these tags where a request gives none.
     pub tag_keys: bool,
-    /// What it is held to: all of these.
+    /// The limits of the session; all of them apply.
     pub limits: Vec<Limit>,
     /// The session, if it is one.
     pub session: Option<Arc<Session>>,

@@ -1,7 +1,7 @@
 //! The managed policies of AWS that are about S3 and IAM, under AWS's own names and in its words
 //! (AWS managed policy reference). They can be attached and read, by everybody, and never changed.
 //!
-//! Where a name of a policy stands in records, that of one of these is its ARN: no policy of an
+//! Records name such a policy by its ARN. This is unambiguous: no policy of an
 //! account or tenant can have a colon in its name.
 
 use std::collections::BTreeMap;

@@ -83,14 +83,14 @@ pub(super) struct CachedBearer {
     last_use: LastUse,
 }
 
-/// What a token becomes, and why not more.
+/// The identity that a token maps to, and the reasons why it is not another.
 #[derive(Clone, Debug)]
 pub struct MappedIdentity {
     /// The issuer.
     pub issuer: Arc<Issuer>,
-    /// What it says, proven.
+    /// The verified token.
     pub token: VerifiedToken,
-    /// Who it is here.
+    /// The user that the token maps to.
     pub user: Arc<User>,
     /// Local groups that it is in by the issuer's rules.
     pub groups: Vec<String>,
@@ -194,7 +194,7 @@ impl Accounts {
         Ok((bearer, said))
     }
 
-    /// What a token becomes here: [`MappedIdentity`], or what is wrong with it.
+    /// Maps a token to a user: [`MappedIdentity`], or the reason of the refusal.
     ///
     /// # Errors
     /// The outer ones are those of the catalog and of rules that lead nowhere.

@@ -1,4 +1,4 @@
-//! What was looked up lately: keys, users, sessions, tokens, issuers and what was revoked.
+//! Cache of looked-up keys, users, sessions, tokens, issuers and revocations.
 //!
 //! Each entry names the accounts by whose records it was decided. A change of an account clears what
 //! names it, and nothing else; a change of something that is no account's clears everything.

@@ -1,4 +1,4 @@
-//! Which claims of login tokens some policy, role or rule names now.
+//! Names of the claims of login tokens that policies, roles or rules use now.
 //!
 //! A session carries these at least. The names are read once from all bucket policies, groups, roles and
 //! managed policies, and then again from those that changed. A name that is missed for a moment is no hole:

@@ -1,4 +1,4 @@
-//! Which claims of a login token a caller, a session or a macaroon carries.
+//! Selection of the claims of a login token that a caller, a session or a macaroon carries.
 //!
 //! Those that a rule, the tenant or the session's own account names must be there: a session that they do
 //! not fit into is refused. Of the others as many are carried as fit, first those that other accounts of the

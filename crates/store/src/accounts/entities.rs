@@ -47,9 +47,9 @@ pub struct Role {
     pub path: String,
     /// When it was made.
     pub created: Timestamp,
-    /// Who may become it.
+    /// The trust policy: it says which callers may assume the role.
     pub trust: String,
-    /// What people wrote about it.
+    /// A description for people.
     pub description: Option<String>,
     /// Longest session in seconds.
     pub max_session: u32,
@@ -58,9 +58,9 @@ pub struct Role {
 /// A change of a role.
 #[derive(Clone, Debug, Default)]
 pub struct RoleChange {
-    /// Who may become it.
+    /// The trust policy: it says which callers may assume the role.
     pub trust: Option<String>,
-    /// What people wrote about it.
+    /// A description for people.
     pub description: Option<String>,
     /// Longest session in seconds.
     pub max_session: Option<u32>,

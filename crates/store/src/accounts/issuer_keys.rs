@@ -3,10 +3,10 @@
 //! # How they are kept
 //! [`Accounts::keep_keys`] runs for as long as the server does and fetches each issuer's keys every
 //! hour; a fetch that fails is tried again after a minute, then after two, up to a quarter of an
-//! hour. What was fetched last serves for two days, over restarts too, since it stands in the
-//! catalog, where it is written again when it has changed or is half an hour old. No request fetches
-//! anything: one with a key that is not known asks for a fetch, at most every ten seconds for an
-//! issuer, and waits for that one a few seconds, as one of a bounded number of such requests. Issuers
+//! hour. The keys that were fetched last serve for two days, over restarts too, since they stand in the
+//! catalog. They are written again when they have changed or are half an hour old. No request fetches
+//! anything. A request with an unknown key asks for a fetch, at most every ten seconds for an
+//! issuer. It waits a few seconds for that fetch, and the number of such requests is bounded. Issuers
 //! are asked side by side, and none waits for another.
 //!
 //! The keys of providers that accounts let in for themselves are fetched only when a login asks for

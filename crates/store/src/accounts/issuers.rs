@@ -28,15 +28,15 @@ pub struct NewIssuer {
     pub url: String,
     /// Whom its tokens may be for.
     pub audiences: Vec<String>,
-    /// Where its keys are, if not where its metadata says.
+    /// Address of its keys, if it is not the one in its metadata.
     pub keys_url: Option<String>,
     /// Other origins that metadata and keys may be at.
     pub origins: Vec<String>,
     /// The tenant that its users are in.
     pub tenant: TenantName,
-    /// Where its capabilities lead: `/bucket/dir`.
+    /// The directory that its capabilities are relative to: `/bucket/dir`.
     pub base: Option<String>,
-    /// What its tokens become.
+    /// Rules that map its tokens to users and groups.
     pub rules: Vec<MappingRule>,
 }
 

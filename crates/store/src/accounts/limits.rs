@@ -1,7 +1,7 @@
 //! How much an account may make over the IAM API: the quotas of AWS, unless configured otherwise.
 //!
-//! They hold for what belongs to an account (`ann/robot`), whoever makes it. What belongs to a tenant,
-//! and the users whose accounts these are, only an administrator makes.
+//! They hold for what belongs to an account (`ann/robot`), whoever makes it. Only an administrator makes records of a tenant,
+//! and the users whose accounts these are.
 
 use dewar_types::{Error, ErrorKind, Result};
 
@@ -100,7 +100,7 @@ impl Accounts {
         *self.limits.read()
     }
 
-    /// Sets the quotas of accounts. What there is already stays.
+    /// Sets the quotas of accounts. Existing records stay.
     pub fn set_limits(&self, limits: AccountLimits) {
         *self.limits.write() = limits;
     }

@@ -27,11 +27,11 @@ const SECONDS_MAX: u64 = 24 * 3600;
 /// A macaroon that is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct MacaroonRequest {
-    /// What it is to be narrowed to.
+    /// Caveats that narrow it.
     pub caveats: Vec<String>,
     /// How long it is to last, in seconds.
     pub seconds: Option<u64>,
-    /// Where it is from, for people.
+    /// The address of the server, for people.
     pub location: String,
 }
 

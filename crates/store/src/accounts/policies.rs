@@ -28,7 +28,7 @@ const HELD_MAX: usize = 32;
 /// Most wordings of a policy (IAM: 5).
 pub const POLICY_VERSIONS_MAX: usize = 5;
 
-/// What policies stand on.
+/// The kinds of records that have policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyHolderKind {
     /// A user.
@@ -75,7 +75,7 @@ pub struct ManagedPolicy {
     pub created: Timestamp,
     /// When it was changed.
     pub updated: Timestamp,
-    /// What people wrote about it.
+    /// A description for people.
     pub description: Option<String>,
     /// Its wordings by number.
     pub versions: BTreeMap<u32, PolicyVersion>,
@@ -413,7 +413,7 @@ impl Accounts {
         self.edit(&key, || none("policy", name), remove).await
     }
 
-    /// Who has a policy that stands for itself.
+    /// The users, groups and roles that a managed policy is attached to.
     ///
     /// # Errors
     /// Those of the catalog.

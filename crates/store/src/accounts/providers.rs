@@ -5,8 +5,8 @@
 //! roles of the account or tenant whose provider it is. Records of the two are in different ranges
 //! of the catalog, so that nothing takes one for the other.
 //!
-//! The server connects to a provider to fetch its keys. Where that may lead is the administrator's
-//! to say ([`FederationConfig::provider_hosts`]); by default nowhere, so that there are none.
+//! The server connects to a provider to fetch its keys. The administrator lists the hosts
+//! that it may connect to ([`FederationConfig::provider_hosts`]). By default there are none.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ const THUMBPRINTS_MAX: usize = 5;
 /// Characters of a thumbprint (IAM: 40, a SHA-1 in hexadecimal digits).
 const THUMBPRINT_CHARS: usize = 40;
 
-/// What the administrator allows those who let providers in for themselves.
+/// Limits of the administrator on the providers of accounts and tenants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FederationConfig {
     /// Hosts that providers may have: `host`, `host:port`, `*.domain`, or `*`. The last two do not
@@ -85,7 +85,7 @@ pub struct Provider {
     pub id: u64,
     /// Exactly what `iss` says in its tokens.
     pub url: String,
-    /// Whom its tokens may be for; where none is named, this service's own audiences.
+    /// The audiences that its tokens may have. Without any, this service's own audiences count.
     pub client_ids: Vec<String>,
     /// Of its certificate, as they were given. Certificates are judged by what the system trusts.
     pub thumbprints: Vec<String>,

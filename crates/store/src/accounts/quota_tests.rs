@@ -1,4 +1,4 @@
-//! What accounts may make, and what it takes in memory.
+//! Quotas of accounts, and the memory that their records take.
 
 use std::sync::Arc;
 use std::time::Duration;

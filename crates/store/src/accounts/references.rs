@@ -1,4 +1,4 @@
-//! What users refer to: groups, by their ids.
+//! References of users to groups, by id.
 //!
 //! A reference that leads nowhere fails the lookup of whoever has it: the group could have denied
 //! something.

@@ -25,7 +25,7 @@ use super::{Accounts, PolicyHolderKind, REVOKED, ROLE, digest_of, folded, is_of,
 /// For how long revoking is remembered: sessions last half a day, chains of them some hours more.
 const REMEMBERED_SECS: u64 = 7 * 24 * 3600;
 
-/// What is revoked.
+/// The sessions or tokens that are revoked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RevokeTarget {
     /// One session, by its access key.

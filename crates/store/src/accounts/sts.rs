@@ -35,12 +35,12 @@ const TAGS_MAX: usize = 50;
 /// The claim with tags for sessions.
 const TAGS_CLAIM: &str = "https://aws.amazon.com/tags";
 
-/// What is asked of AssumeRole.
+/// A request of AssumeRole.
 #[derive(Clone, Debug, Default)]
 pub struct AssumeRole {
     /// The role: `arn:aws:iam::ACCOUNT:role/PATH/NAME`.
     pub role: String,
-    /// What the session is called.
+    /// Name of the session.
     pub session: String,
     /// A policy that it is held to.
     pub policy: Option<String>,
@@ -52,13 +52,13 @@ pub struct AssumeRole {
     pub tags: Vec<(String, String)>,
     /// The keys of those that go on.
     pub transitive: Vec<String>,
-    /// What was agreed with who asks.
+    /// The external id that was agreed with the caller.
     pub external_id: Option<String>,
-    /// Who it is in truth.
+    /// Name of the person or program behind the session.
     pub source_identity: Option<String>,
 }
 
-/// What is asked of AssumeRoleWithWebIdentity.
+/// A request of AssumeRoleWithWebIdentity.
 #[derive(Clone, Debug)]
 pub struct WebIdentity {
     /// The login token.
@@ -74,7 +74,7 @@ pub struct IssuedSession {
     pub session: Arc<Session>,
     /// Its token.
     pub token: Secret,
-    /// Who its bearer is now.
+    /// The user that the bearer has become.
     pub user: User,
     /// Subject, audience and issuer of the login token, where there was one.
     pub login: Option<(String, String, String)>,
@@ -623,7 +623,7 @@ fn check_tags(asked: &AssumeRole, of_token: bool) -> Result<()> {
     Ok(())
 }
 
-/// Who a caller is, as GetCallerIdentity says it: id, account, ARN.
+/// The identity of a caller for GetCallerIdentity: id, account, ARN.
 ///
 /// # Errors
 /// [`CredentialError::Invalid`] for nobody.

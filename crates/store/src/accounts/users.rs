@@ -29,11 +29,11 @@ pub struct NewUser {
     pub name: String,
     /// Its tenant, made if there is none.
     pub tenant: TenantName,
-    /// Where it stands among the users of its account; `/` if empty.
+    /// Path of the user within its account; `/` if empty.
     pub path: String,
-    /// What people call it.
+    /// Name for people.
     pub display_name: Option<String>,
-    /// Where mail reaches it.
+    /// Mail address.
     pub email: Option<String>,
     /// Whether it manages the tenant.
     pub tenant_admin: bool,
@@ -342,7 +342,7 @@ impl Accounts {
         self.whole(record).await
     }
 
-    /// Removes a user and its keys. What the user owns stays.
+    /// Removes a user and its keys. Buckets and objects of the user stay.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`].

@@ -16,10 +16,10 @@ use crate::limits::{DIRECTORY_XATTR_BYTES_MAX, XATTR_BYTES_MAX};
 
 use super::Revision;
 
-/// What shall become of attributes.
+/// A change of attributes.
 #[derive(Clone, Debug, Default)]
 pub struct AttributeChange {
-    /// New permission bits. They are kept and shown; who may is decided by policies.
+    /// New permission bits. They are kept and shown. Policies decide about access.
     pub mode: Option<u32>,
     /// Extended attributes to set.
     pub set: Vec<(String, Bytes)>,

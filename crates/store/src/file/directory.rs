@@ -18,7 +18,7 @@ use super::{DirEntry, DirPage, MakeDirRequest, Node, NodeAttributes, ReadDirRequ
 const DIRECTORY_MODE: u32 = 0o755;
 
 impl Store {
-    /// What a name leads to. A key without a slash at its end means either, a directory first.
+    /// Looks a name up. A key without a slash at its end means either, a directory first.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
@@ -50,7 +50,7 @@ impl Store {
         }
     }
 
-    /// What a bucket is, seen as a directory.
+    /// A bucket, seen as a directory.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].

@@ -1,4 +1,4 @@
-//! Which bytes of a file that is being written come from where.
+//! Map from the bytes of a file that is being written to their place in logs and in the old version.
 
 use std::collections::BTreeMap;
 

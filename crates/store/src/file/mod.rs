@@ -1,6 +1,6 @@
 //! Files and directories, for fronts that speak of a hierarchy: XRootD, WebDAV, a mount.
 //!
-//! They see the same names as S3 does. Where a key and a directory share a name, they see the
+//! They see the same names as S3 does. If a key and a directory share a name, they see the
 //! directory. Directories come by themselves with the first name below them and go with the last, as a key's slashes make them; those
 //! that were made on request stay.
 //!
@@ -28,14 +28,14 @@ pub use dewar_data::blob::{ChecksummedBytes, VerifiedBytes};
 pub use open::{FileBytes, OpenFile};
 pub use revision::{FileWrite, Revision, Snapshot, WriteMode};
 
-/// What every name has, be it a file's or a directory's.
+/// Attributes that files and directories have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAttributes {
     /// Stays through renames.
     pub id: EntryId,
     /// Whose it is.
     pub owner: UserId,
-    /// Permission bits. They are kept and shown; who may is decided by policies.
+    /// Permission bits. They are kept and shown. Policies decide about access.
     pub mode: u32,
     /// When its content changed.
     pub modified: Timestamp,
@@ -55,7 +55,7 @@ impl From<&EntryAttributes> for NodeAttributes {
     }
 }
 
-/// What a name leads to.
+/// The file or directory that a name stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
     /// A file, with its current version.
@@ -65,7 +65,7 @@ pub enum Node {
 }
 
 impl Node {
-    /// What both have.
+    /// The attributes that both have.
     #[must_use]
     pub fn attributes(&self) -> &NodeAttributes {
         match self {
@@ -74,7 +74,7 @@ impl Node {
     }
 }
 
-/// What is in a directory is wanted.
+/// A request to list a directory.
 #[derive(Clone, Debug)]
 pub struct ReadDirRequest {
     /// Of which bucket.
@@ -92,7 +92,7 @@ pub struct ReadDirRequest {
 pub struct DirEntry {
     /// The name, without slashes.
     pub name: String,
-    /// What it leads to.
+    /// The file or directory.
     pub node: Node,
 }
 
@@ -101,7 +101,7 @@ pub struct DirEntry {
 pub struct DirPage {
     /// In the order in which S3 lists: a directory's name counts with a slash at its end.
     pub entries: Vec<DirEntry>,
-    /// Where to continue, when there are more.
+    /// The name at which to continue, if there are more.
     pub next: Option<String>,
 }
 

@@ -27,7 +27,7 @@ const OPEN_MEMORY_BYTES: usize = 2 << 10;
 pub struct OpenFile {
     /// The version.
     pub info: ObjectInfo,
-    /// What the name had when it was opened.
+    /// Attributes at the time of opening.
     pub attributes: NodeAttributes,
     shared: SharedStore,
     /// Where each piece begins in the file, and where it lies.
@@ -119,7 +119,7 @@ impl OpenFile {
         self.key.as_ref()
     }
 
-    /// The bytes of a range; what lies behind the end of the file is left out.
+    /// The bytes of a range. The part behind the end of the file is left out.
     #[must_use]
     pub fn read(&self, range: ByteRange) -> FileBytes<'_> {
         let pieces = self.pieces(range);

@@ -1,4 +1,4 @@
-//! Who may begin to write a file, and what must be there for it.
+//! Authorization of a write to a file, and the conditions on the existing file.
 
 use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::record::FileRecord;

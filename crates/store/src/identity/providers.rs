@@ -1,6 +1,6 @@
 //! OpenID Connect providers of the caller's account; of its tenant, for who manages that.
 //!
-//! Whoever manages a tenant also sees the issuers that the administrator let in for it, and cannot
+//! A manager of a tenant also sees the issuers that the administrator let in for it, and cannot
 //! change them here: their tokens count at every door.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::accounts::{Provider, ProviderChange, ProviderOwner};
 pub struct ProviderInfo {
     /// `arn:aws:iam::ACCOUNT:oidc-provider/HOST/PATH`.
     pub arn: String,
-    /// What `iss` says in its tokens.
+    /// The value of `iss` in its tokens.
     pub url: String,
     /// Whom its tokens may be for.
     pub client_ids: Vec<String>,

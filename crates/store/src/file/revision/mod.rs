@@ -1,6 +1,6 @@
 //! A new version of a file, written at any places and seen when it is committed.
 //!
-//! What is written goes to the end of a log, which is a blob like any other; a map says which bytes
+//! Written bytes go to the end of a log, which is a blob like any other. A map says which bytes
 //! of the file stand where. Bytes that come in order are one run of one blob, and the version is
 //! what [`crate::Upload`] would have made of them. Else the version is made of extents of the log
 //! and of the version that it revises, whose blobs it shares.
@@ -10,7 +10,7 @@
 //! - **Digests** are those of the stream, where the bytes came in order. Else they are computed by a
 //!   pass over the new version before its commit, if at least a part of it as large as
 //!   [`DIGEST_SHARE`] says was written now; a small change of a large file leaves it without.
-//! - **Quotas.** What is in the logs is reserved as it comes, whatever the version will name of it; a commit
+//! - **Quotas.** The bytes of the logs are reserved as they come, whether the version will name them or not. A commit
 //!   exchanges the reservation for what the version counts.
 //! - **Crashes and cancellation.** Sealed logs that nothing names are collected by the sweep of the
 //!   next start; dropping a revision removes them.
@@ -54,7 +54,7 @@ const ZEROS_MAX: u64 = 16 << 20;
 /// Zeros written at once.
 const ZEROS_AT_ONCE: u64 = 1 << 20;
 
-/// What must be there before, and what becomes of it.
+/// The condition on the existing file, and its fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
     /// There must be nothing.
@@ -70,7 +70,7 @@ pub enum WriteMode {
 pub struct FileWrite {
     /// Which.
     pub object: ObjectRef,
-    /// What must be there.
+    /// The condition on the existing file.
     pub mode: WriteMode,
     /// How many bytes will come, when known.
     pub size: Option<u64>,
@@ -288,7 +288,7 @@ impl Inner {
     }
 }
 
-/// What a [`Revision`] was at some moment.
+/// The content of a [`Revision`] at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     map: ExtentMap,
@@ -309,7 +309,7 @@ impl Revision {
         self.permissions
     }
 
-    /// What it is now, for [`Revision::restore`]. Holds no bytes, only where they are: up to some
+    /// The present content, for [`Revision::restore`]. Holds no bytes, only where they are: up to some
     /// megabytes for a file in very many pieces.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
@@ -326,7 +326,7 @@ impl Revision {
         self.written - snapshot.written
     }
 
-    /// Makes it again what it was. What was written meanwhile stays in the log, unseen, until the
+    /// Restores an earlier content. Bytes that were written meanwhile stay in the log, unseen, until the
     /// log goes.
     pub fn restore(&mut self, snapshot: Snapshot) {
         // Logs only grow, so what the map names is where it was.
@@ -403,7 +403,7 @@ impl Revision {
         Ok(())
     }
 
-    /// Reads a range as it is now; what lies behind the end is left out. All of it is held in
+    /// Reads a range as it is now. The part behind the end is left out. All of it is held in
     /// memory, so ask for little at once.
     ///
     /// # Errors
