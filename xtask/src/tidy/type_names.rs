@@ -133,7 +133,7 @@ pub(super) fn check(tree: &Tree, banned: &str) -> Vec<Violation> {
     for exception in EXCEPTIONS {
         if files
             .get(exception.name)
-            .is_none_or(|paths| paths.len() <= FILES_MAX)
+            .is_some_and(|paths| paths.len() <= FILES_MAX)
         {
             let what = format!(
                 "{} needs no exception any more: {}",
