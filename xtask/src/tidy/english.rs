@@ -132,9 +132,7 @@ fn sentences(text: &str) -> Vec<Sentence> {
         if fence || (line.starts_with("    ") && collector.is_empty()) {
             continue;
         }
-        if word.is_empty() {
-            collector.end();
-        } else if word.starts_with('#') {
+        if word.is_empty() || word.starts_with('#') {
             collector.end();
         } else if word.starts_with('|') {
             collector.end();
