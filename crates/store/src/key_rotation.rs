@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::{MasterKeyId, MasterKeys, wrapped_with};
-use dewar_meta::kv::{Batch, CommitError, Precondition, ReadValue, Scan};
-use dewar_meta::ns::keys;
-use dewar_meta::ns::record::{EncryptionRecord, Entry, Record as _, UploadRecord, VersionRecord};
+use dewar_catalog::record::{EncryptionRecord, Entry, Record as _, UploadRecord, VersionRecord};
+use dewar_catalog::{keys, tables};
+use dewar_kv::{Batch, CommitError, Precondition, ReadValue, Scan};
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
 use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
@@ -37,7 +37,12 @@ const REST: u32 = 1;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The tables with encrypted secrets, in the order of a pass: an upload becomes a file.
-const TABLES: [u8; 4] = [keys::ACCESS_KEY, keys::UPLOAD, keys::ENTRY, keys::VERSION];
+const TABLES: [u8; 4] = [
+    tables::ACCESS_KEY,
+    tables::UPLOAD,
+    tables::ENTRY,
+    tables::VERSION,
+];
 
 /// How far things are, as the catalog keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
@@ -102,14 +107,14 @@ fn look(key: &[u8], value: &[u8]) -> Result<WrappedSecret> {
         id.map_or(WrappedSecret::Nothing, WrappedSecret::Under)
     };
     Ok(match key.first() {
-        Some(&keys::ACCESS_KEY) => {
+        Some(&tables::ACCESS_KEY) => {
             let record: KeyRecord = decode(value)?;
             let id = wrapped_with(&record.secret)
                 .map_err(|error| Error::with_source(ErrorKind::Corrupt, "an access key", error))?;
             WrappedSecret::Under(id)
         }
-        Some(&keys::UPLOAD) => of(UploadRecord::from_value(key, value)?.encryption.as_ref()),
-        Some(&keys::ENTRY) => match Entry::from_value(key, value)? {
+        Some(&tables::UPLOAD) => of(UploadRecord::from_value(key, value)?.encryption.as_ref()),
+        Some(&tables::ENTRY) => match Entry::from_value(key, value)? {
             Entry::File(file) => of(file.current.encryption.as_ref()),
             Entry::Dir(_) | Entry::Symlink(_) => WrappedSecret::Nothing,
         },
@@ -126,13 +131,13 @@ impl Inner {
             None => Ok(()),
         };
         Ok(match key.first() {
-            Some(&keys::ACCESS_KEY) => self.accounts.rewrapped(key, value)?,
-            Some(&keys::UPLOAD) => {
+            Some(&tables::ACCESS_KEY) => self.accounts.rewrapped(key, value)?,
+            Some(&tables::UPLOAD) => {
                 let mut upload = UploadRecord::from_value(key, value)?;
                 anew(&mut upload.encryption)?;
                 upload.to_value()
             }
-            Some(&keys::ENTRY) => match Entry::from_value(key, value)? {
+            Some(&tables::ENTRY) => match Entry::from_value(key, value)? {
                 Entry::File(mut file) => {
                     anew(&mut file.current.encryption)?;
                     file.to_value()
@@ -381,8 +386,8 @@ impl Store {
                         continue;
                     }
                     match table {
-                        keys::ACCESS_KEY => still.access_keys += 1,
-                        keys::UPLOAD => still.uploads += 1,
+                        tables::ACCESS_KEY => still.access_keys += 1,
+                        tables::UPLOAD => still.uploads += 1,
                         _ => still.versions += 1,
                     }
                 }
