@@ -17,7 +17,8 @@ use dewar_kv::{Batch, CommitError, Kv, Precondition};
 use dewar_types::{BlobId, EntryId, Error, ErrorKind, UploadId, VersionId, Zone};
 use parking_lot::Mutex;
 
-use super::keys;
+use crate::keys;
+use crate::record::number;
 
 /// Numbers reserved at a time.
 const RANGE: u64 = 1 << 16;
@@ -413,16 +414,6 @@ fn encode_ranges(ranges: &[(u64, u64)]) -> Bytes {
     let numbers = ranges.iter().flat_map(|(from, to)| [*from, *to]);
     let bytes: Vec<u8> = numbers.flat_map(u64::to_be_bytes).collect();
     bytes.into()
-}
-
-/// A number stored in 8 bytes, big-endian.
-pub(super) fn number(key: &[u8], value: &[u8]) -> Result<u64, Error> {
-    value.try_into().map(u64::from_be_bytes).map_err(|_| {
-        Error::new(
-            ErrorKind::Corrupt,
-            format!("catalog key {} does not hold a number", key.escape_ascii()),
-        )
-    })
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! The seam under the catalog: get, range scan on a snapshot, and one atomic batch (RECORDS.md
 //! section 4). No closures cross it; callers retry a failed precondition.
 //!
-//! Two engines implement it: memory (tests) and embedded (journal, overlay, index). Every catalog
-//! test runs on both.
+//! Two engines implement it: [`memory`] (tests) and [`embedded`] (journal, overlay, [`index`]).
+//! Both pass the same contract suite.
 
 mod batch;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 pub mod embedded;
+pub mod index;
 pub mod memory;
 mod read_only;
 

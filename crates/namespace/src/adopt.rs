@@ -28,7 +28,7 @@ impl Tree {
             let (dirs, _) = key.split();
             let chain = self.resolve(bucket, &dirs).await?;
             let at = keys::upload(bucket.id, key.as_str(), id);
-            let read = self.kv.get(&at).await?;
+            let read = self.kv().get(&at).await?;
             if let Some(value) = &read.value {
                 return UploadRecord::from_value(&at, value);
             }

@@ -6,8 +6,6 @@ use dewar_types::{Error, ObjectKey};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::charge::ChargedItem;
-use super::dirs::dir_change;
-use super::publish::change;
 use super::resolve::not_found;
 use super::retry::ConflictRetry;
 use super::{Bucket, Tree};
@@ -53,12 +51,7 @@ impl Tree {
             stage.put(at.clone(), file.to_value());
             let log = ChangeRecord {
                 version: Some((&file.current).into()),
-                ..change(
-                    ChangeKind::SetAttributes,
-                    &target,
-                    target.chain.last_id(),
-                    before.id,
-                )
+                ..target.change(ChangeKind::SetAttributes, target.chain.last_id(), before.id)
             };
             stage.log(actor, log).await?;
             match stage.commit().await? {
@@ -103,9 +96,8 @@ impl Tree {
             stage.forget(key.clone());
             let attributes = record.attributes.clone();
             stage.put_dir(key, record);
-            let log = dir_change(
+            let log = bucket.change(
                 ChangeKind::SetAttributes,
-                bucket,
                 above.last_id(),
                 before.id,
                 turn.path(),

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use dewar_catalog::record::{
-    Counter, CounterScope, DocumentRecord, Entry, Extent, FileRecord, LongRecord, PartRecord,
-    Record, TenantRecord, UploadRecord, VersionRecord,
+    Counter, CounterScope, DocumentKind, DocumentRecord, Entry, Extent, FileRecord, LongRecord,
+    PartRecord, Record, TenantRecord, UploadRecord, VersionRecord, number,
 };
-use dewar_catalog::{Usage, ids, keys, tables};
-use dewar_kv::{KvRead, Scan};
+use dewar_catalog::tables::{self, Table};
+use dewar_catalog::{Usage, keys};
+use dewar_kv::KvRead;
 use dewar_types::{BlobId, EntryId, Error, TenantId, UserId, VersionId, VersionName};
 
-use super::documents::kind_of;
 use super::{Tree, charge};
 
 const PAGE: usize = 1000;
@@ -64,7 +64,7 @@ impl Tree {
     /// # Errors
     /// Errors of the engine, and records that do not decode.
     pub async fn audit(&self) -> Result<Audit, Error> {
-        let kv = self.kv.snapshot();
+        let kv = self.kv().snapshot();
         let mut auditor = Auditor {
             kv: kv.as_ref(),
             audit: Audit::default(),
@@ -91,31 +91,17 @@ impl Auditor<'_> {
         self.audit.faults.push(fault);
     }
 
-    async fn all(&self, range: &keys::KeyRange) -> Result<Vec<(Bytes, Bytes)>, Error> {
-        let mut from = range.from.clone();
-        let mut pairs = Vec::new();
-        loop {
-            let page = self
-                .kv
-                .scan(Scan {
-                    from: &from,
-                    to: &range.to,
-                    limit: PAGE,
-                    reverse: false,
-                })
-                .await?;
-            let more = page.more;
-            pairs.extend(page.pairs);
-            match pairs.last() {
-                Some((last, _)) if more => from = keys::just_after(last),
-                _ => return Ok(pairs),
-            }
+    async fn all(&self, range: keys::KeyRange) -> Result<Vec<(Bytes, Bytes)>, Error> {
+        let mut pages = range.pages(self.kv, PAGE);
+        let mut all = Vec::new();
+        while let Some(pairs) = pages.next().await? {
+            all.extend(pairs);
         }
+        Ok(all)
     }
 
-    async fn table(&self, table: u8) -> Result<Vec<(Bytes, Bytes)>, Error> {
-        let prefix = Bytes::copy_from_slice(&[table]);
-        self.all(&keys::KeyRange::prefix(prefix)).await
+    async fn table(&self, table: Table) -> Result<Vec<(Bytes, Bytes)>, Error> {
+        self.all(table.keys()).await
     }
 
     fn count(&mut self, counter: Counter, delta: i64) {
@@ -142,7 +128,7 @@ impl Auditor<'_> {
         let mut reached = 0;
         while let Some(dir) = open.pop() {
             let scopes = self.dirs.get(&dir).cloned().unwrap_or_default();
-            for (key, value) in self.all(&keys::entries(dir)).await? {
+            for (key, value) in self.all(keys::entries(dir)).await? {
                 reached += 1;
                 let (_, name, is_dir) = keys::parse_entry(&key)?;
                 let entry = Entry::from_value(&key, &value)?;
@@ -165,7 +151,7 @@ impl Auditor<'_> {
                     Entry::Symlink(_) => {}
                     Entry::Dir(child) => {
                         let id = child.attributes.id;
-                        let owner = charge::scopes_of_owner((child.attributes.owner, None));
+                        let owner = CounterScope::of_owner((child.attributes.owner, None));
                         for scope in scopes.iter().copied().chain(owner) {
                             self.charge(scope, charge::of_dir(&child));
                         }
@@ -306,7 +292,7 @@ impl Auditor<'_> {
         let mut said = self.buckets.clone();
         for (key, value) in self.table(tables::DOCUMENT).await? {
             let (bucket, _) = keys::parse_document(&key)?;
-            let mask = kind_of(&key)?.mask();
+            let mask = DocumentKind::of_key(&key)?.mask();
             DocumentRecord::from_value(&key, &value)?;
             match said.get_mut(&bucket) {
                 Some(said) if *said & mask != 0 => *said &= !mask,
@@ -376,7 +362,7 @@ impl Auditor<'_> {
     async fn references(&mut self) -> Result<(), Error> {
         let mut counts = BTreeMap::new();
         for (key, value) in self.table(tables::REFERENCES).await? {
-            counts.insert(keys::parse_references(&key)?, ids::number(&key, &value)?);
+            counts.insert(keys::parse_references(&key)?, number(&key, &value)?);
         }
         let named = self.audit.named.clone();
         for (&(blob, slot), &count) in &named {
@@ -413,7 +399,7 @@ impl Auditor<'_> {
                 .as_ref()
                 .try_into()
                 .map(u32::from_be_bytes)
-                .map_err(|_| keys::corrupt(&key, "dead mark"))?;
+                .map_err(|_| keys::corrupt(&key, tables::DEAD.name))?;
             self.count(Counter::Dead(segment), i64::from(len));
         }
         Ok(())
@@ -422,7 +408,7 @@ impl Auditor<'_> {
     async fn counters(&mut self) -> Result<(), Error> {
         let mut stored = BTreeMap::new();
         for (key, value) in self.table(tables::COUNTER).await? {
-            stored.insert(key.clone(), ids::number(&key, &value)?.cast_signed());
+            stored.insert(key.clone(), number(&key, &value)?.cast_signed());
         }
         for (key, (counter, sum)) in std::mem::take(&mut self.counters) {
             let said = stored.remove(&key).unwrap_or(0);

@@ -18,17 +18,18 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use dewar_catalog::record::{
     ChangeRecord, ContentCopy, Counter, CounterScope, DirRecord, EntryAttributes, Extent,
-    HintRecord, HintStep, LongRecord, Record, VersionRecord,
+    HintRecord, HintStep, LongRecord, Record, VersionRecord, number,
 };
-use dewar_catalog::{Actor, Quota, Usage, ids, keys};
+use dewar_catalog::{Actor, Quota, Usage, keys};
 use dewar_kv::{
     Batch, CommitError, InlineData, Kv, Precondition, ReadValue, Seq, resolve_unknown_commit,
 };
 use dewar_types::{BlobId, EntryId, Error, ErrorKind, GroupId, Timestamp, UserId, VersionId};
 
+use super::Tree;
 use super::cache::{Dir, DirCache, Generation};
+use super::quota_table::quota_exceeded;
 use super::resolve::ResolvedPath;
-use super::{Tree, quota};
 
 /// Extents (or runs of parts) that stand in the version's own record; more go to long lists.
 pub(super) const INLINE: usize = 16;
@@ -75,7 +76,7 @@ impl<'t> BatchBuilder<'t> {
     pub(super) fn new(tree: &'t Tree) -> Self {
         Self {
             tree,
-            now: tree.env.clock.now(),
+            now: tree.catalog.env().clock.now(),
             since: tree.cache.generation(),
             dirs: Vec::new(),
             watched: BTreeSet::new(),
@@ -246,7 +247,7 @@ impl<'t> BatchBuilder<'t> {
             let id = match made {
                 Some((_, made)) => made.attributes.id,
                 None => {
-                    let id = self.tree.ids.entry().await?;
+                    let id = self.tree.ids().entry().await?;
                     let record = DirRecord {
                         attributes: self.attributes(id, owner, group, 0o755),
                         implicit: true,
@@ -303,7 +304,7 @@ impl<'t> BatchBuilder<'t> {
         steps: Vec<HintStep>,
     ) -> Result<(), Error> {
         if !steps.is_empty() {
-            let stamp = self.tree.ids.version().await?;
+            let stamp = self.tree.ids().version().await?;
             self.put(keys::hint(dir), HintRecord { stamp, steps }.to_value());
         }
         Ok(())
@@ -327,7 +328,7 @@ impl<'t> BatchBuilder<'t> {
         let space = CounterScope::Space(id);
         self.delete(Counter::Objects(space).key());
         self.delete(Counter::Bytes(space).key());
-        self.delete(keys::quota(space));
+        self.delete(space.quota_key());
     }
 
     pub(super) fn tree(&self) -> &'t Tree {
@@ -335,7 +336,7 @@ impl<'t> BatchBuilder<'t> {
     }
 
     pub(super) async fn mint_entry(&self) -> Result<EntryId, Error> {
-        self.tree.ids.entry().await
+        self.tree.ids().entry().await
     }
 
     /// New blobs and slots: each begins with one reference, so only further extents count.
@@ -496,11 +497,10 @@ impl<'t> BatchBuilder<'t> {
     pub(super) async fn log(
         &mut self,
         actor: &Actor<'_>,
-        mut change: ChangeRecord,
+        change: ChangeRecord,
     ) -> Result<(), Error> {
-        change.stamp = self.tree.ids.version().await?;
-        actor.principal.clone_into(&mut change.principal);
-        self.log.push(change.to_value());
+        self.log
+            .push(self.tree.catalog.logged(actor, change).await?);
         Ok(())
     }
 
@@ -516,10 +516,10 @@ impl<'t> BatchBuilder<'t> {
                 continue;
             }
             let key = keys::references(blob, offset);
-            let read = self.tree.kv.get(&key).await?;
+            let read = self.tree.kv().get(&key).await?;
             let before = match &read.value {
                 None => 1,
-                Some(value) => ids::number(&key, value)?,
+                Some(value) => number(&key, value)?,
             };
             let Some(after) = before.checked_add_signed(change.delta) else {
                 // Either another change freed it first, then the commit is lost anyway, or the
@@ -584,7 +584,7 @@ impl<'t> BatchBuilder<'t> {
             .collect();
 
         let committed = if self.forget.is_empty() {
-            self.tree.kv.commit(batch).await
+            self.tree.kv().commit(batch).await
         } else {
             self.tree.commit_and_forget(batch, self.forget).await
         };
@@ -608,7 +608,7 @@ impl<'t> BatchBuilder<'t> {
                 if let Some((_, scope, quota)) = limit.and_then(|at| limits.get(at)) {
                     let usage = self.tree.catalog().usage(*scope).await?;
                     let reserved = self.tree.quotas.reserved.bytes(*scope);
-                    return Err(quota::exceeded(*scope, *quota, usage, reserved));
+                    return Err(quota_exceeded(*scope, *quota, usage, reserved));
                 }
                 Ok(CommitOutcome::Lost)
             }
@@ -642,7 +642,7 @@ impl Tree {
         batch: Batch,
         forget: Vec<Bytes>,
     ) -> Result<Seq, CommitError> {
-        let kv = Arc::clone(&self.kv);
+        let kv = Arc::clone(self.kv());
         let cache = Arc::clone(&self.cache);
         let task = tokio::spawn(async move {
             let committed = kv.commit(batch).await;

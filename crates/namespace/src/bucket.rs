@@ -1,21 +1,18 @@
 //! Tenants and buckets.
 
 use std::collections::BTreeMap;
-use std::ops::AddAssign;
 
 use bytes::Bytes;
 use dewar_catalog::record::{
-    BucketSettings, ChangeKind, ChangeRecord, Counter, CounterScope, DirRecord, DocumentKind,
-    ObjectLock, Record, TenantRecord, Versioning,
+    BucketSettings, ChangeKind, Counter, CounterScope, DirRecord, DocumentKind, ObjectLock, Record,
+    Versioning,
 };
 use dewar_catalog::{Actor, Tenant, keys};
-use dewar_kv::{Precondition, ReadValue, Scan};
-use dewar_types::{
-    BucketName, Error, ErrorKind, GroupId, ObjectKey, TenantId, TenantName, UserId, VersionId,
-};
+use dewar_kv::{Precondition, Scan};
+use dewar_types::{BucketName, Error, ErrorKind, GroupId, ObjectKey, UserId};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::dirs::{PrunePolicy, dir_change};
+use super::dirs::PrunePolicy;
 use super::retry::ConflictRetry;
 use super::{Bucket, Tree};
 
@@ -72,22 +69,6 @@ pub struct BucketPage {
     pub truncated: bool,
 }
 
-/// The amount that a counter scope holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Versions of files, delete markers, uploads in progress, and directories that were made on request.
-    pub objects: u64,
-    /// Bytes of all versions and of the parts of uploads, with the metadata that is charged.
-    pub bytes: u64,
-}
-
-impl AddAssign for Usage {
-    fn add_assign(&mut self, more: Self) {
-        self.objects = self.objects.saturating_add(more.objects);
-        self.bytes = self.bytes.saturating_add(more.bytes);
-    }
-}
-
 /// The condition under which a bucket is empty enough to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emptiness {
@@ -98,104 +79,6 @@ pub enum Emptiness {
 }
 
 impl Tree {
-    /// Makes a tenant.
-    ///
-    /// # Errors
-    /// `AlreadyExists`; errors of the engine.
-    pub async fn create_tenant(
-        &self,
-        actor: &Actor<'_>,
-        name: &TenantName,
-    ) -> Result<Tenant, Error> {
-        let id = if name.is_default() {
-            Tenant::default_tenant().id
-        } else {
-            TenantId(self.ids.entry().await?.0)
-        };
-        let mut stage = BatchBuilder::new(self);
-        let record = TenantRecord {
-            id,
-            created: stage.now(),
-        };
-        let key = keys::tenant(name.as_str());
-        stage.require(Precondition::absent(key.clone()));
-        stage.put(key, record.to_value());
-        let change = ChangeRecord {
-            stamp: VersionId(0),
-            verb: ChangeKind::CreateTenant,
-            bucket: dewar_types::EntryId(0),
-            parent: dewar_types::EntryId(0),
-            entry: record.root(),
-            path: format!("/@{name}"),
-            source: None,
-            principal: String::new(),
-            version: None,
-            replaced: None,
-            documents: Vec::new(),
-        };
-        stage.log(actor, change).await?;
-        match stage.commit().await? {
-            CommitOutcome::Done => Ok(Tenant {
-                name: name.clone(),
-                id,
-            }),
-            CommitOutcome::Lost => Err(Error::new(
-                ErrorKind::AlreadyExists,
-                format!("tenant {name:?} exists"),
-            )),
-        }
-    }
-
-    /// Finds a tenant by name.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    pub async fn tenant(&self, name: &TenantName) -> Result<Option<Tenant>, Error> {
-        let key = keys::tenant(name.as_str());
-        let Some(value) = self.kv.get(&key).await?.value else {
-            return Ok(None);
-        };
-        let record = TenantRecord::from_value(&key, &value)?;
-        Ok(Some(Tenant {
-            name: name.clone(),
-            id: record.id,
-        }))
-    }
-
-    /// All tenants.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    pub async fn tenants(&self) -> Result<Vec<Tenant>, Error> {
-        let range = keys::tenants();
-        let mut from = range.from.clone();
-        let mut tenants = Vec::new();
-        loop {
-            let page = self
-                .kv
-                .scan(Scan {
-                    from: &from,
-                    to: &range.to,
-                    limit: PAGE,
-                    reverse: false,
-                })
-                .await?;
-            for (key, value) in &page.pairs {
-                let record = TenantRecord::from_value(key, value)?;
-                let name =
-                    core::str::from_utf8(&key[1..]).map_err(|_| keys::corrupt(key, "tenant"))?;
-                tenants.push(Tenant {
-                    name: TenantName::new(name)?,
-                    id: record.id,
-                });
-            }
-            match page.pairs.last() {
-                Some((last, _)) if page.more => from = keys::just_after(last),
-                _ => return Ok(tenants),
-            }
-        }
-    }
-
     /// Makes a bucket that belongs to `actor`. The result does not hold the documents; look the
     /// bucket up to get them.
     ///
@@ -218,7 +101,7 @@ impl Tree {
                 };
                 return Err(Error::new(kind, format!("bucket {name} exists")));
             }
-            let id = self.ids.entry().await?;
+            let id = self.ids().entry().await?;
             let mut stage = BatchBuilder::new(self);
             let record = DirRecord {
                 attributes: stage.attributes(id, actor.user, new.group, 0o755),
@@ -252,7 +135,7 @@ impl Tree {
                 stage.put(key, record.to_value());
             }
             let path = bucket.path("");
-            let change = dir_change(ChangeKind::CreateBucket, &bucket, tenant.root(), id, &path);
+            let change = bucket.change(ChangeKind::CreateBucket, tenant.root(), id, &path);
             stage.log(actor, change).await?;
             if let CommitOutcome::Done = stage.commit().await? {
                 return Ok(bucket);
@@ -291,21 +174,13 @@ impl Tree {
     ) -> Result<BucketPage, Error> {
         // Stored as `name/`, so `a-b` and `a.b` come before `a`: a name that is the beginning of
         // another comes later than its place. Reading goes on until none can come any more.
-        let range = keys::entries(tenant.root());
         let first = query.after.unwrap_or_default().max(query.prefix);
-        let mut from = keys::entries_from(tenant.root(), first.as_bytes());
+        let first = keys::entries_from(tenant.root(), first.as_bytes());
+        let range = keys::entries(tenant.root()).starting(&first);
+        let mut pages = range.pages(&**self.kv(), PAGE);
         let mut found = BTreeMap::new();
-        'pages: loop {
-            let page = self
-                .kv
-                .scan(Scan {
-                    from: &from,
-                    to: &range.to,
-                    limit: PAGE,
-                    reverse: false,
-                })
-                .await?;
-            for (key, value) in &page.pairs {
+        'pages: while let Some(pairs) = pages.next().await? {
+            for (key, value) in &pairs {
                 let (_, name, _) = keys::parse_entry(key)?;
                 let beyond = found.len() > query.max
                     && found.keys().next_back().is_some_and(|last: &String| {
@@ -326,10 +201,6 @@ impl Tree {
                         found.pop_last();
                     }
                 }
-            }
-            match page.pairs.last() {
-                Some((last, _)) if page.more => from = keys::just_after(last),
-                _ => break,
             }
         }
         let truncated = query.max > 0 && found.len() > query.max;
@@ -398,10 +269,9 @@ impl Tree {
                 stage.delete(counter.key());
             }
             let scope = CounterScope::Bucket(bucket.id);
-            stage.delete(keys::quota(scope));
-            let change = dir_change(
+            stage.delete(scope.quota_key());
+            let change = bucket.change(
                 ChangeKind::DeleteBucket,
-                bucket,
                 bucket.tenant.root(),
                 bucket.id,
                 &path,
@@ -421,7 +291,7 @@ impl Tree {
         let range = keys::uploads(bucket.id);
         loop {
             let page = self
-                .kv
+                .kv()
                 .scan(Scan {
                     from: &range.from,
                     to: &range.to,
@@ -442,34 +312,5 @@ impl Tree {
                 return Ok(());
             }
         }
-    }
-
-    /// The present usage of a scope.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    pub async fn usage(&self, scope: CounterScope) -> Result<Usage, Error> {
-        let kv = self.kv.snapshot();
-        let objects = self
-            .counter_in(kv.as_ref(), Counter::Objects(scope))
-            .await?;
-        let bytes = self.counter_in(kv.as_ref(), Counter::Bytes(scope)).await?;
-        Ok(Usage {
-            objects: u64::try_from(objects).unwrap_or(0),
-            bytes: u64::try_from(bytes).unwrap_or(0),
-        })
-    }
-
-    /// The value of a counter; 0 when nothing was ever added.
-    pub(super) async fn counter_in(
-        &self,
-        kv: &dyn dewar_kv::KvRead,
-        counter: Counter,
-    ) -> Result<i64, Error> {
-        let key = counter.key();
-        let ReadValue { value, .. } = kv.get(&key).await?;
-        value.map_or(Ok(0), |value| {
-            dewar_catalog::record::number(&key, &value).map(u64::cast_signed)
-        })
     }
 }

@@ -21,19 +21,17 @@
 use std::collections::BTreeMap;
 
 use dewar_catalog::record::{
-    Counter, CounterScope, DirRecord, EntryAttributes, FileRecord, PartRecord, Record,
-    SystemHeaders, UploadRecord, VersionRecord, Versioning,
+    CounterScope, DirRecord, EntryAttributes, FileRecord, PartRecord, Record, SystemHeaders,
+    UploadRecord, VersionRecord, Versioning,
 };
 use dewar_catalog::{Usage, keys};
-use dewar_kv::{KvRead, Scan};
+use dewar_kv::KvRead;
 use dewar_types::{EntryId, Error, GroupId, UserId};
 use minicbor::bytes::ByteVec;
 
+use super::Bucket;
 use super::batch_builder::BatchBuilder;
-use super::multipart::OpenUpload;
 use super::resolve::{ResolvedName, ResolvedPath};
-use super::versions::owner_of;
-use super::{Bucket, Tree};
 
 /// Bytes of metadata of a version or upload that are not charged.
 pub const METADATA_FREE: u64 = 2048;
@@ -149,20 +147,8 @@ pub(super) fn scopes_of_upload(bucket: &Bucket, upload: &UploadRecord) -> Vec<Co
         CounterScope::Bucket(bucket.id),
     ];
     scopes.extend(upload.spaces.iter().copied().map(CounterScope::Space));
-    scopes.extend(scopes_of_owner((upload.owner, upload.group)));
+    scopes.extend(CounterScope::of_owner((upload.owner, upload.group)));
     scopes
-}
-
-/// What counts what an account and a group own.
-pub(super) fn scopes_of_owner(
-    (owner, group): (UserId, Option<GroupId>),
-) -> impl Iterator<Item = CounterScope> {
-    [
-        Some(CounterScope::User(owner)),
-        group.map(CounterScope::Group),
-    ]
-    .into_iter()
-    .flatten()
 }
 
 /// The bytes of an upload's parts.
@@ -170,25 +156,14 @@ pub(super) async fn part_bytes(
     kv: &dyn KvRead,
     upload: dewar_types::UploadId,
 ) -> Result<u64, Error> {
-    let range = keys::parts(upload);
-    let mut from = range.from.clone();
     let mut bytes: u64 = 0;
-    loop {
-        let scan = Scan {
-            from: &from,
-            to: &range.to,
-            limit: PAGE,
-            reverse: false,
-        };
-        let page = kv.scan(scan).await?;
-        for (key, value) in &page.pairs {
+    let mut pages = keys::parts(upload).pages(kv, PAGE);
+    while let Some(pairs) = pages.next().await? {
+        for (key, value) in &pairs {
             bytes = bytes.saturating_add(PartRecord::from_value(key, value)?.size);
         }
-        match page.pairs.last() {
-            Some((last, _)) if page.more => from = keys::just_after(last),
-            _ => return Ok(bytes),
-        }
     }
+    Ok(bytes)
 }
 
 /// What the uploads of a bucket that are charged to a space count for.
@@ -197,29 +172,18 @@ pub(super) async fn uploads_of_space(
     bucket: EntryId,
     space: EntryId,
 ) -> Result<Usage, Error> {
-    let range = keys::uploads(bucket);
-    let mut from = range.from.clone();
     let mut usage = Usage::default();
-    loop {
-        let scan = Scan {
-            from: &from,
-            to: &range.to,
-            limit: PAGE,
-            reverse: false,
-        };
-        let page = kv.scan(scan).await?;
-        for (key, value) in &page.pairs {
+    let mut pages = keys::uploads(bucket).pages(kv, PAGE);
+    while let Some(pairs) = pages.next().await? {
+        for (key, value) in &pairs {
             let upload = UploadRecord::from_value(key, value)?;
             if upload.spaces.contains(&space) {
                 usage += of_upload(&upload);
                 usage.bytes += part_bytes(kv, upload.id).await?;
             }
         }
-        match page.pairs.last() {
-            Some((last, _)) if page.more => from = keys::just_after(last),
-            _ => return Ok(usage),
-        }
     }
+    Ok(usage)
 }
 
 impl BatchBuilder<'_> {
@@ -238,7 +202,7 @@ impl BatchBuilder<'_> {
         file: &FileRecord,
         sign: i64,
     ) {
-        let owner = owner_of(version, &file.attributes);
+        let owner = version.ownership(&file.attributes);
         self.charge(&target.chain, owner, of_version(version), sign);
     }
 
@@ -267,30 +231,6 @@ impl BatchBuilder<'_> {
             self.charge(chain, owner, usage, sign);
         }
     }
-
-    /// Counts for an upload: `objects` and `bytes` more or less.
-    pub(super) async fn charge_upload(
-        &mut self,
-        open: &OpenUpload,
-        objects: i64,
-        bytes: i64,
-    ) -> Result<(), Error> {
-        self.limits_of(&open.chain);
-        for scope in scopes_of_upload(&open.chain.bucket, &open.record) {
-            if let CounterScope::Space(id) = scope
-                && !open.chain.spaces().any(|space| space == id)
-                && !self.tree().is_counted(id).await?
-            {
-                // The space was removed, and its counters with it.
-                continue;
-            }
-            self.add(Counter::Objects(scope), objects);
-            self.add(Counter::Bytes(scope), bytes);
-        }
-        self.add(Counter::Uploads(open.record.owner), objects);
-        self.add(Counter::UploadBytes(open.record.owner), bytes);
-        Ok(())
-    }
 }
 
 /// A version that counts.
@@ -310,16 +250,8 @@ impl ChargedItem<'_> {
                 (owner, of_current(file))
             }
             Self::Older(version, file) => {
-                (owner_of(version, &file.attributes), of_version(version))
+                (version.ownership(&file.attributes), of_version(version))
             }
         }
-    }
-}
-
-impl Tree {
-    /// Whether a space that is not where it was has counters.
-    async fn is_counted(&self, space: EntryId) -> Result<bool, Error> {
-        let key = Counter::Objects(CounterScope::Space(space)).key();
-        Ok(self.kv.get(&key).await?.value.is_some())
     }
 }

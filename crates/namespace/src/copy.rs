@@ -110,7 +110,7 @@ impl Tree {
         to: (&Bucket, &ObjectKey),
         options: &CopyOptions,
     ) -> Result<Published, Error> {
-        let id = self.ids.version().await?;
+        let id = self.ids().version().await?;
         let mut turn = ConflictRetry::new(self, to.0.path(to.1.as_str()));
         loop {
             let target = self.target(to.0, to.1).await?;

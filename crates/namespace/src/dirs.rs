@@ -1,9 +1,9 @@
 //! Directories: making, removing, looking up, and the definition of empty.
 
-use dewar_catalog::record::{ChangeKind, ChangeRecord, CounterScope, DirRecord, Entry, Record};
+use dewar_catalog::record::{ChangeKind, CounterScope, DirRecord, Entry, Record};
 use dewar_catalog::{Actor, keys};
 use dewar_kv::{ReadValue, Scan};
-use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey, VersionId};
+use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::effort::{Effort, ListBudget};
@@ -91,7 +91,7 @@ impl Tree {
                 }
                 chain.last_id()
             } else {
-                self.ids.entry().await?
+                self.ids().entry().await?
             };
             let parent = stage.make_dirs(&above, actor.user, options.group).await?;
             let record = DirRecord {
@@ -106,7 +106,7 @@ impl Tree {
             // One that was there and invisible changes what the cache knows of it.
             stage.forget(key.clone());
             stage.put_dir(key, record.clone());
-            let change = dir_change(ChangeKind::MakeDir, bucket, parent, id, turn.path());
+            let change = bucket.change(ChangeKind::MakeDir, parent, id, turn.path());
             stage.log(actor, change).await?;
             match stage.commit().await? {
                 CommitOutcome::Done => return Ok(record),
@@ -148,13 +148,7 @@ impl Tree {
             let above = chain.above();
             stage.recharge_dir(&above, Some(&chain.last().record), None);
             stage.hint(&above).await?;
-            let change = dir_change(
-                ChangeKind::RemoveDir,
-                bucket,
-                above.last_id(),
-                id,
-                turn.path(),
-            );
+            let change = bucket.change(ChangeKind::RemoveDir, above.last_id(), id, turn.path());
             stage.log(actor, change).await?;
             match stage.commit().await? {
                 CommitOutcome::Done => {
@@ -177,7 +171,7 @@ impl Tree {
         if !dir.implicit {
             return Ok(true);
         }
-        let kv = self.kv.snapshot();
+        let kv = self.kv().snapshot();
         let mut effort = Effort::new(ListBudget {
             names_max: VISIBLE_NAMES_MAX,
             gate: None,
@@ -196,7 +190,7 @@ impl Tree {
     /// # Errors
     /// Errors of the engine.
     pub(super) async fn holds_names(&self, dir: EntryId) -> Result<bool, Error> {
-        let kv = self.kv.snapshot();
+        let kv = self.kv().snapshot();
         let budget = ListBudget {
             names_max: usize::MAX,
             gate: None,
@@ -273,7 +267,7 @@ impl Tree {
                         scopes.push(CounterScope::Space(*id));
                     }
                 }
-                scopes.extend(charge::scopes_of_owner((record.attributes.owner, None)));
+                scopes.extend(CounterScope::of_owner((record.attributes.owner, None)));
                 stage.charge_scopes(scopes, charge::of_dir(record), -1);
             }
             stage.vanish(key, dir);
@@ -294,7 +288,7 @@ impl Tree {
 
     /// Whether no key is in the range.
     pub(super) async fn is_clear(&self, range: keys::KeyRange) -> Result<bool, Error> {
-        let page = self.kv.scan(Scan {
+        let page = self.kv().scan(Scan {
             from: &range.from,
             to: &range.to,
             limit: 1,
@@ -305,7 +299,7 @@ impl Tree {
 
     async fn first_entry(&self, dir: EntryId) -> Result<Option<(bytes::Bytes, ReadValue)>, Error> {
         let range = keys::entries(dir);
-        let page = self.kv.scan(Scan {
+        let page = self.kv().scan(Scan {
             from: &range.from,
             to: &range.to,
             limit: 1,
@@ -317,27 +311,5 @@ impl Tree {
             let value = Some(value);
             (key, ReadValue { value, seq })
         }))
-    }
-}
-
-pub(super) fn dir_change(
-    verb: ChangeKind,
-    bucket: &Bucket,
-    parent: EntryId,
-    entry: EntryId,
-    path: &str,
-) -> ChangeRecord {
-    ChangeRecord {
-        stamp: VersionId(0),
-        verb,
-        bucket: bucket.id,
-        parent,
-        entry,
-        path: path.to_owned(),
-        source: None,
-        principal: String::new(),
-        version: None,
-        replaced: None,
-        documents: Vec::new(),
     }
 }

@@ -1,46 +1,12 @@
-//! The actor, the tenant and the bucket of a request.
+//! The bucket of a request.
 
 use std::sync::Arc;
 
-use dewar_catalog::record::DirRecord;
-use dewar_types::{BucketName, EntryId, Error, ErrorKind, TenantId, TenantName, UserId};
+use dewar_catalog::Tenant;
+use dewar_catalog::record::{ChangeKind, ChangeRecord, DirRecord};
+use dewar_types::{BucketName, EntryId, Error, ErrorKind};
 
 use super::documents::BucketDocuments;
-
-/// The originator of a change. The change log names it, and it owns the entries that are made.
-#[derive(Clone, Copy, Debug)]
-pub struct Actor<'a> {
-    /// Owner of new entries.
-    pub user: UserId,
-    /// Name for the change log.
-    pub principal: &'a str,
-}
-
-/// A tenant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tenant {
-    /// Its name; empty for the default tenant.
-    pub name: TenantName,
-    /// Its id.
-    pub id: TenantId,
-}
-
-impl Tenant {
-    /// The default tenant, whose root is entry 1.
-    #[must_use]
-    pub fn default_tenant() -> Self {
-        Self {
-            name: TenantName::default(),
-            id: TenantId(1),
-        }
-    }
-
-    /// The directory that holds its buckets.
-    #[must_use]
-    pub fn root(&self) -> EntryId {
-        EntryId(self.id.0)
-    }
-}
 
 /// A bucket as it was when it was looked up. Changes through it fail with
 /// [`ErrorKind::NoSuchBucket`] after this bucket was removed, even if another one has its name. The
@@ -69,6 +35,17 @@ impl Bucket {
         } else {
             format!("/@{tenant}/{}/{key}", self.name)
         }
+    }
+
+    /// A change of an entry of the bucket, for the change log.
+    pub(super) fn change(
+        &self,
+        verb: ChangeKind,
+        parent: EntryId,
+        entry: EntryId,
+        path: &str,
+    ) -> ChangeRecord {
+        ChangeRecord::new(verb, self.id, parent, entry, path.to_owned())
     }
 
     pub(super) fn gone(&self) -> Error {

@@ -2,8 +2,8 @@
 //!
 //! # For readers of the code
 //! A [`Tree`] turns the verbs of a store into batches for the key-value seam ([`dewar_kv`]). It
-//! knows no policy and moves no bytes: content comes as [`record::Extent`]s that name blobs, and
-//! what the data layer stores about blobs ([`keys::blob`], [`keys::segment`]) is opaque here.
+//! knows no policy and moves no bytes: content comes as [`Extent`]s that name blobs, and what the
+//! data layer stores about blobs ([`keys::blob`], [`keys::segment`]) is opaque here.
 //!
 //! ```text
 //! let bucket = tree.bucket(&tenant, &name).await?;          // authorise with bucket.record
@@ -25,7 +25,7 @@
 //!   range of their own. Names without history have no extra cost.
 //! - **References.** A blob or slot has one reference per extent that names it, in versions and in
 //!   parts. No count is recorded for exactly one. The batch that removes the last reference queues
-//!   the blob ([`Tree::unnamed_blobs`]) or marks the slot dead.
+//!   the blob ([`Catalog::unnamed_blobs`]) or marks the slot dead.
 //! - **Implicit directories** are made with the first key below them and are invisible when they
 //!   contain no live entry. A change that removes an entry leaves a hint for
 //!   [`Tree::reclaim_empty_dirs`].
@@ -33,7 +33,7 @@
 //!   batch, and their limits ([`quota`]) are checked with it. [`charge`] defines the amounts.
 //! - **Documents of buckets** (policy, CORS and the like) are read with the bucket and cached with
 //!   it ([`Bucket::document`], [`Tree::configure_bucket`]).
-//! - **The change log** has one record per change of an entry ([`record::ChangeRecord`]).
+//! - **The change log** has one record per change of an entry ([`ChangeRecord`]).
 //!
 //! # Crashes and cancellation
 //! A verb is one batch, which is applied completely or not at all. After an error of the engine, or
@@ -55,6 +55,7 @@ mod attributes;
 pub mod audit;
 mod batch_builder;
 mod bucket;
+mod bucket_change;
 mod cache;
 mod charge;
 mod condition;
@@ -64,15 +65,13 @@ mod dirs;
 mod documents;
 mod effort;
 mod handle;
-mod ids;
-pub mod keys;
 mod list;
 mod list_versions;
 mod multipart;
 mod publish;
 mod quota;
+mod quota_table;
 mod reclaim;
-pub mod record;
 mod recount;
 mod relocate;
 mod rename;
@@ -89,21 +88,26 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dewar_catalog::record::{
+    ChangeRecord, ContentCopy, Entry, Extent, FileRecord, LongRecord, PartRun, Record,
+    VersionRecord,
+};
+use dewar_catalog::{Actor, Catalog, Ids, keys, tables};
 use dewar_env::Env;
+use dewar_kv::{Kv, ReadValue, Seq};
 use dewar_types::{Error, ErrorKind, ObjectKey, TenantName, VersionId, Zone};
 use minicbor::bytes::ByteVec;
 
-pub use bucket::{BucketPage, BucketQuery, Emptiness, ListedBucket, NewBucket, Usage};
+pub use bucket::{BucketPage, BucketQuery, Emptiness, ListedBucket, NewBucket};
+pub use bucket_change::{BucketChange, DOCUMENT_BYTES_MAX};
 pub use charge::METADATA_FREE;
 pub use condition::{Condition, ETags};
 pub use copy::{CopyHeaders, CopyOptions};
 pub use delete::{DeleteOutcome, DeleteTarget};
-use dewar_kv::{Kv, ReadValue, Seq};
 pub use dirs::DirOptions;
-pub use documents::{BucketChange, BucketDocument, BucketDocuments, DOCUMENT_BYTES_MAX};
+pub use documents::{BucketDocument, BucketDocuments};
 pub use effort::{LIST_NAMES_MAX, ListBudget, ListGate};
-pub use handle::{Actor, Bucket, Tenant};
-pub use ids::{IdKind, Ids, lineage_key};
+pub use handle::Bucket;
 pub use list::{LIST_MAX, ListQuery, Listed, Listing};
 pub use list_versions::{ListedVersion, VersionListing, VersionQuery};
 pub use multipart::{
@@ -111,19 +115,15 @@ pub use multipart::{
     PART_NUMBER_MAX, PartNames, PartPage, UploadPage, UploadQuery, UploadUsage,
 };
 pub use publish::{DataChanges, NewVersion, Published};
-pub use quota::{Quota, SetQuota};
-pub use reclaim::{ReclaimReport, UnreferencedBlob};
+pub use reclaim::ReclaimReport;
 pub use relocate::Relocation;
 pub use rename::RenameOptions;
 pub use reservation::Reservation;
 pub use versions::{ChangeContext, VersionAttributes};
 
-use self::cache::DirCache;
-use self::record::{
-    ChangeRecord, ContentCopy, Entry, Extent, FileRecord, LongRecord, PartRun, Record,
-    VersionRecord,
-};
-use self::retry::ContentionLocks;
+use cache::DirCache;
+use quota_table::Quotas;
+use retry::ContentionLocks;
 
 /// Directories remembered.
 const DIRS_CACHED: usize = 65_536;
@@ -135,12 +135,10 @@ pub const DIRS_CACHED_BYTES_DEFAULT: usize = 64 << 20;
 /// The tree; cheap to clone, clones share everything.
 #[derive(Clone)]
 pub struct Tree {
-    kv: Arc<dyn Kv>,
-    env: Env,
-    ids: Arc<Ids>,
+    catalog: Catalog,
     cache: Arc<DirCache>,
     contended: Arc<ContentionLocks>,
-    quotas: Arc<quota::Quotas>,
+    quotas: Arc<Quotas>,
 }
 
 /// A file, and the records that must stay unchanged for a change that depends on it.
@@ -160,12 +158,10 @@ impl Tree {
     /// # Errors
     /// Errors of the engine.
     pub async fn open(kv: Arc<dyn Kv>, env: Env, zone: Zone) -> Result<Self, Error> {
-        let ids = Arc::new(Ids::new(Arc::clone(&kv), env.clone(), zone));
-        let quotas = Arc::new(quota::Quotas::load(&*kv).await?);
+        let catalog = Catalog::new(kv, env, zone);
+        let quotas = Arc::new(Quotas::load(&catalog).await?);
         let tree = Self {
-            kv,
-            env,
-            ids,
+            catalog,
             cache: Arc::new(DirCache::new(DIRS_CACHED, DIRS_CACHED_BYTES_DEFAULT)),
             contended: Arc::new(ContentionLocks::new()),
             quotas,
@@ -196,16 +192,22 @@ impl Tree {
         self.cache.memory_bytes()
     }
 
+    /// The catalog that holds the tree.
+    #[must_use]
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
     /// The source of ids.
     #[must_use]
     pub fn ids(&self) -> &Arc<Ids> {
-        &self.ids
+        self.catalog.ids()
     }
 
     /// The engine below.
     #[must_use]
     pub fn kv(&self) -> &Arc<dyn Kv> {
-        &self.kv
+        self.catalog.kv()
     }
 
     /// The file that `key` holds.
@@ -309,7 +311,7 @@ impl Tree {
 
     async fn long(&self, id: VersionId, list: u8, chunk: u16) -> Result<Option<LongRecord>, Error> {
         let key = keys::long(id, list, chunk);
-        match self.kv.get(&key).await?.value {
+        match self.kv().get(&key).await?.value {
             Some(value) => LongRecord::from_value(&key, &value).map(Some),
             None => Ok(None),
         }
@@ -324,10 +326,15 @@ impl Tree {
         after: Seq,
         limit: usize,
     ) -> Result<Vec<(Seq, ChangeRecord)>, Error> {
-        let records = self.kv.changes(after, limit).await?;
+        let records = self.kv().changes(after, limit).await?;
         records
             .into_iter()
-            .map(|(seq, value)| Ok((seq, ChangeRecord::from_value(b"L", &value)?)))
+            .map(|(seq, value)| {
+                Ok((
+                    seq,
+                    ChangeRecord::from_value(&[tables::CHANGE_LOG.prefix], &value)?,
+                ))
+            })
             .collect()
     }
 }

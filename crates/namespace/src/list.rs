@@ -207,7 +207,7 @@ impl Tree {
         query: ListQuery<'_>,
         budget: ListBudget<'_>,
     ) -> Result<Listing, Error> {
-        let kv = self.kv.snapshot();
+        let kv = self.kv().snapshot();
         let kv = kv.as_ref();
         self.bucket_in(kv, bucket).await?;
         let rule = RollUpRule::new(query.prefix, query.delimiter);

@@ -9,7 +9,6 @@ use dewar_types::{EntryId, Error, VersionId, VersionName};
 
 use super::effort::{Effort, ListBudget};
 use super::list::{LIST_MAX, ListProgress, RollUpRule, SubtreeListing};
-use super::versions::owner_of;
 use super::walk::{Liveness, Walk, WalkStep, has_live};
 use super::{Bucket, Tree};
 
@@ -81,7 +80,7 @@ impl Tree {
         query: VersionQuery<'_>,
         budget: ListBudget<'_>,
     ) -> Result<VersionListing, Error> {
-        let kv = self.kv.snapshot();
+        let kv = self.kv().snapshot();
         let kv = kv.as_ref();
         self.bucket_in(kv, bucket).await?;
         let rule = RollUpRule::new(query.prefix, query.delimiter);
@@ -255,7 +254,7 @@ async fn versions_of(
             .await?;
         for (key, value) in &page.pairs {
             let mut version = VersionRecord::from_value(key, value)?;
-            let (owner, group) = owner_of(&version, &attributes);
+            let (owner, group) = version.ownership(&attributes);
             version.owner = Some(owner);
             version.group = group;
             found.push((false, version));

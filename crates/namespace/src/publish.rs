@@ -167,7 +167,7 @@ impl Tree {
     ) -> Result<Published, Error> {
         let id = match new.id {
             Some(id) => id,
-            None => self.ids.version().await?,
+            None => self.ids().version().await?,
         };
         let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
@@ -293,7 +293,7 @@ impl BatchBuilder<'_> {
             && version.id <= floor
             && name.file().is_some_and(|file| file.older > 0)
         {
-            version.id = self.tree().ids.version_above(floor).await?;
+            version.id = self.tree().ids().version_above(floor).await?;
         }
         self.spill_version(&mut version)?;
         let id = match before {
@@ -310,7 +310,7 @@ impl BatchBuilder<'_> {
             version: Some((&version).into()),
             source: file.source,
             replaced: replaced.as_ref().map(|version| version.id),
-            ..change(file.verb, target, parent, id)
+            ..target.change(file.verb, parent, id)
         };
         self.log(actor, change).await?;
         Ok(Published {
@@ -318,27 +318,5 @@ impl BatchBuilder<'_> {
             version,
             replaced,
         })
-    }
-}
-
-/// A record for the change log; the stamp comes with [`BatchBuilder::log`].
-pub(super) fn change(
-    verb: ChangeKind,
-    target: &ResolvedName,
-    parent: EntryId,
-    entry: EntryId,
-) -> ChangeRecord {
-    ChangeRecord {
-        stamp: VersionId(0),
-        verb,
-        bucket: target.chain.bucket.id,
-        parent,
-        entry,
-        path: target.path.clone(),
-        source: None,
-        principal: String::new(),
-        version: None,
-        replaced: None,
-        documents: Vec::new(),
     }
 }

@@ -9,165 +9,14 @@
 
 use std::collections::BTreeMap;
 
-use dewar_catalog::record::{
-    Counter, CounterScope, Entry, PartRecord, QuotaRecord, Record, SpaceMark,
-};
-use dewar_catalog::{Actor, Usage, keys};
-use dewar_kv::{Kv, Scan};
+use dewar_catalog::record::{CounterScope, Entry, PartRecord, QuotaRecord, Record};
+use dewar_catalog::{Actor, Quota, Usage, keys};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, UploadId, UserId};
-use parking_lot::RwLock;
-use tokio::sync::Mutex;
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::reservation::Reserved;
+use super::quota_table::quota_exceeded;
 use super::resolve::{ResolvedPath, not_found};
 use super::{Bucket, Tree, charge};
-
-/// Quotas read at once.
-const PAGE: usize = 1000;
-
-/// Limits of the content of a scope. The soft limits are only reported and refuse nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Quota {
-    /// Maximum bytes: of all versions, of parts of uploads in progress, and of metadata beyond the
-    /// free amount.
-    pub max_bytes: Option<u64>,
-    /// Maximum objects: versions, delete markers, uploads in progress and directories that were
-    /// made on request.
-    pub max_objects: Option<u64>,
-    /// Bytes from which on it is said that there are many.
-    pub soft_bytes: Option<u64>,
-    /// Objects from which on it is said that there are many.
-    pub soft_objects: Option<u64>,
-}
-
-impl Quota {
-    /// Whether nothing is limited.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    pub(super) fn of_mark(mark: &SpaceMark) -> Self {
-        Self {
-            max_bytes: mark.max_bytes,
-            max_objects: mark.max_objects,
-            soft_bytes: mark.soft_bytes,
-            soft_objects: mark.soft_objects,
-        }
-    }
-
-    pub(super) fn max(&self, counter: Counter) -> Option<u64> {
-        match counter {
-            Counter::Objects(_) => self.max_objects,
-            Counter::Bytes(_) => self.max_bytes,
-            Counter::Uploads(_) | Counter::UploadBytes(_) | Counter::Dead(_) => None,
-        }
-    }
-
-    /// Whether this many more objects and bytes fit in addition to the present usage.
-    #[must_use]
-    pub fn fits(&self, usage: Usage, objects: u64, bytes: u64) -> bool {
-        let fits = |max: Option<u64>, used: u64, more: u64| {
-            more == 0 || max.is_none_or(|max| used.saturating_add(more) <= max)
-        };
-        fits(self.max_objects, usage.objects, objects) && fits(self.max_bytes, usage.bytes, bytes)
-    }
-
-    /// Whether the usage exceeds the soft limits.
-    #[must_use]
-    pub fn is_soft_exceeded(&self, usage: Usage) -> bool {
-        let over = |soft: Option<u64>, used: u64| soft.is_some_and(|soft| used > soft);
-        over(self.soft_objects, usage.objects) || over(self.soft_bytes, usage.bytes)
-    }
-}
-
-/// A quota as it is set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetQuota {
-    /// Scope of the limits.
-    pub scope: CounterScope,
-    /// Its limits; those of a space are in its mark.
-    pub quota: Quota,
-    /// Bucket and path of a space when its limits were set. It may have been moved since.
-    pub place: Option<(EntryId, ObjectKey)>,
-}
-
-/// The quotas of tenants, users and buckets, in memory; of spaces only that there are some. And what open
-/// writers have reserved.
-#[derive(Debug, Default)]
-pub(super) struct Quotas {
-    by_scope: RwLock<BTreeMap<CounterScope, Quota>>,
-    pub(super) reserved: Reserved,
-    /// One change at a time, so that memory and catalog agree.
-    changing: Mutex<()>,
-}
-
-impl Quotas {
-    /// # Errors
-    /// Errors of the engine.
-    pub(super) async fn load(kv: &dyn Kv) -> Result<Self, Error> {
-        let all = all(kv).await?.into_iter();
-        let by_scope = all.map(|set| (set.scope, set.quota)).collect();
-        Ok(Self {
-            by_scope: RwLock::new(by_scope),
-            reserved: Reserved::default(),
-            changing: Mutex::default(),
-        })
-    }
-
-    pub(super) fn get(&self, scope: CounterScope) -> Option<Quota> {
-        self.by_scope.read().get(&scope).copied()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.by_scope.read().is_empty()
-    }
-
-    fn put(&self, scope: CounterScope, quota: Quota) {
-        self.by_scope.write().insert(scope, quota);
-    }
-
-    pub(super) fn forget(&self, scope: CounterScope) {
-        self.by_scope.write().remove(&scope);
-    }
-}
-
-async fn all(kv: &dyn Kv) -> Result<Vec<SetQuota>, Error> {
-    let range = keys::quotas();
-    let mut from = range.from.clone();
-    let mut found = Vec::new();
-    loop {
-        let scan = Scan {
-            from: &from,
-            to: &range.to,
-            limit: PAGE,
-            reverse: false,
-        };
-        let page = kv.scan(scan).await?;
-        for (key, value) in &page.pairs {
-            let record = QuotaRecord::from_value(key, value)?;
-            let place = match record.place {
-                Some((bucket, path)) => Some((bucket, ObjectKey::new(&path)?)),
-                None => None,
-            };
-            found.push(SetQuota {
-                scope: keys::parse_quota(key)?,
-                quota: Quota {
-                    max_bytes: record.max_bytes,
-                    max_objects: record.max_objects,
-                    soft_bytes: record.soft_bytes,
-                    soft_objects: record.soft_objects,
-                },
-                place,
-            });
-        }
-        match page.pairs.last() {
-            Some((last, _)) if page.more => from = keys::just_after(last),
-            _ => return Ok(found),
-        }
-    }
-}
 
 impl Tree {
     /// Whether anything at all is limited, from memory.
@@ -182,14 +31,6 @@ impl Tree {
         self.quotas.get(scope)
     }
 
-    /// All quotas that are set, spaces by the place that they had then and without their limits.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    pub async fn all_quotas(&self) -> Result<Vec<SetQuota>, Error> {
-        all(&*self.kv).await
-    }
-
     /// Limits a tenant, a user or a bucket; an empty quota removes the limits. Existing content
     /// stays, however large it is.
     ///
@@ -199,9 +40,9 @@ impl Tree {
         let _one = self.quotas.changing.lock().await;
         let mut stage = BatchBuilder::new(self);
         if quota.is_empty() {
-            stage.delete(keys::quota(scope));
+            stage.delete(scope.quota_key());
         } else {
-            stage.put(keys::quota(scope), record(quota, None).to_value());
+            stage.put(scope.quota_key(), record(quota, None).to_value());
         }
         // It reads nothing, so it cannot lose.
         let CommitOutcome::Done = stage.commit().await? else {
@@ -283,7 +124,7 @@ impl Tree {
         }
         let open = self.open_upload(bucket, key, upload).await?;
         let at = keys::part(upload, number);
-        let replaced = match self.kv.get(&at).await?.value {
+        let replaced = match self.kv().get(&at).await?.value {
             Some(value) => PartRecord::from_value(&at, &value)?.size,
             None => 0,
         };
@@ -313,14 +154,14 @@ impl Tree {
                 _ => self.quota(scope),
             };
             let Some(quota) = limit else { continue };
-            let usage = self.usage(scope).await?;
+            let usage = self.catalog().usage(scope).await?;
             let reserved = self.quotas.reserved.bytes(scope);
             let taken = Usage {
                 bytes: usage.bytes.saturating_add(reserved.saturating_sub(own)),
                 ..usage
             };
             if !quota.fits(taken, more.objects, more.bytes) {
-                return Err(exceeded(scope, quota, usage, reserved));
+                return Err(quota_exceeded(scope, quota, usage, reserved));
             }
         }
         Ok(())
@@ -346,7 +187,7 @@ impl Tree {
         quota: Quota,
         place: (EntryId, &ObjectKey),
     ) {
-        let key = keys::quota(CounterScope::Space(id));
+        let key = CounterScope::Space(id).quota_key();
         if quota.is_empty() {
             stage.delete(key);
         } else {
@@ -361,7 +202,7 @@ impl Tree {
         place: (EntryId, &ObjectKey),
     ) {
         let value = record(Quota::default(), Some(place)).to_value();
-        stage.put(keys::quota(CounterScope::Space(id)), value);
+        stage.put(CounterScope::Space(id).quota_key(), value);
     }
 
     /// Limits a directory, which makes it a space, and counts its present content. An empty quota
@@ -414,34 +255,4 @@ fn record(quota: Quota, place: Option<(EntryId, &ObjectKey)>) -> QuotaRecord {
         soft_objects: quota.soft_objects,
         place: place.map(|(bucket, path)| (bucket, path.as_str().to_owned())),
     }
-}
-
-/// Refuses what does not fit beside what is there and what open writers have `reserved`.
-pub(super) fn exceeded(scope: CounterScope, quota: Quota, usage: Usage, reserved: u64) -> Error {
-    let what = match scope {
-        CounterScope::Tenant(_) => "the tenant",
-        CounterScope::Bucket(_) => "the bucket",
-        CounterScope::Space(_) => "the directory",
-        CounterScope::User(_) => "the owner",
-        CounterScope::Group(_) => "the group",
-    };
-    let mut words = format!(
-        "{what} holds {} bytes in {} objects (versions, delete markers, open uploads and made directories count)",
-        usage.bytes, usage.objects
-    );
-    if reserved > 0 {
-        words.push_str(&format!(
-            ", files that are being written take {reserved} bytes"
-        ));
-    }
-    words.push_str(", and may hold");
-    let mut and = "";
-    if let Some(max) = quota.max_bytes {
-        words.push_str(&format!(" {max} bytes"));
-        and = " and";
-    }
-    if let Some(max) = quota.max_objects {
-        words.push_str(&format!("{and} {max} objects"));
-    }
-    Error::new(ErrorKind::Quota, words)
 }

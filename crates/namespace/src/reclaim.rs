@@ -1,9 +1,9 @@
-//! Removal of empty implicit directories, and of blobs that no name refers to.
+//! Removal of empty implicit directories.
 
-use dewar_catalog::keys;
 use dewar_catalog::record::{DirRecord, HintRecord, Record};
-use dewar_kv::{Batch, CommitError, Precondition, Scan};
-use dewar_types::{BlobId, Error, ErrorKind, Timestamp};
+use dewar_catalog::{keys, tables};
+use dewar_kv::Scan;
+use dewar_types::{Error, ErrorKind};
 
 use super::Tree;
 use super::batch_builder::{BatchBuilder, CommitOutcome};
@@ -20,15 +20,6 @@ pub struct ReclaimReport {
     pub more: bool,
 }
 
-/// A blob that may be removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UnreferencedBlob {
-    /// The blob.
-    pub blob: BlobId,
-    /// When its last name went.
-    pub since: Timestamp,
-}
-
 impl Tree {
     /// Examines up to `limit` directories that may have become empty, and removes the empty ones.
     /// They are invisible already; this frees their keys.
@@ -41,9 +32,9 @@ impl Tree {
     /// # Errors
     /// Errors of the engine.
     pub async fn reclaim_empty_dirs(&self, limit: usize) -> Result<ReclaimReport, Error> {
-        let range = keys::hints();
+        let range = tables::HINT.keys();
         let page = self
-            .kv
+            .kv()
             .scan(Scan {
                 from: &range.from,
                 to: &range.to,
@@ -67,7 +58,7 @@ impl Tree {
 
     async fn follow_hint(&self, hint_key: bytes::Bytes) -> Result<bool, Error> {
         let id = keys::parse_hint(&hint_key)?;
-        let hint_read = self.kv.get(&hint_key).await?;
+        let hint_read = self.kv().get(&hint_key).await?;
         let Some(value) = &hint_read.value else {
             return Ok(false);
         };
@@ -80,7 +71,7 @@ impl Tree {
             return Ok(false);
         };
         let key = keys::dir(step.parent, &step.name);
-        let read = self.kv.get(&key).await?;
+        let read = self.kv().get(&key).await?;
         let dir = match &read.value {
             Some(value) => Some(DirRecord::from_value(&key, value)?),
             None => None,
@@ -105,7 +96,7 @@ impl Tree {
         stage.vanish(key, id);
         if !hint.steps.is_empty() {
             let above = keys::hint(step.parent);
-            let read = self.kv.get(&above).await?;
+            let read = self.kv().get(&above).await?;
             let older = match &read.value {
                 Some(value) => HintRecord::from_value(&above, value)?.stamp < hint.stamp,
                 None => true,
@@ -116,115 +107,5 @@ impl Tree {
             }
         }
         Ok(matches!(stage.commit().await?, CommitOutcome::Done))
-    }
-
-    /// Blobs that lost their last name before `before`, oldest first, at most `limit`, starting
-    /// after `after`.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    pub async fn unnamed_blobs(
-        &self,
-        before: Timestamp,
-        after: Option<&UnreferencedBlob>,
-        limit: usize,
-    ) -> Result<Vec<UnreferencedBlob>, Error> {
-        let mut range = keys::free_before(before.0);
-        if let Some(after) = after {
-            range.from = keys::just_after(&keys::free(after.since.0, after.blob));
-        }
-        if range.from >= range.to {
-            return Ok(Vec::new());
-        }
-        let page = self
-            .kv
-            .scan(Scan {
-                from: &range.from,
-                to: &range.to,
-                limit,
-                reverse: false,
-            })
-            .await?;
-        page.pairs
-            .iter()
-            .map(|(key, _)| {
-                let (time, blob) = keys::parse_free(key)?;
-                Ok(UnreferencedBlob {
-                    blob,
-                    since: Timestamp(time),
-                })
-            })
-            .collect()
-    }
-
-    /// The bytes of these blobs are gone: their records and queue entries go too.
-    ///
-    /// # Errors
-    /// Errors of the engine; then none of them went.
-    pub async fn forget_blobs(&self, blobs: &[UnreferencedBlob]) -> Result<(), Error> {
-        let mut deletes = Vec::with_capacity(2 * blobs.len());
-        for unnamed in blobs {
-            deletes.push(keys::free(unnamed.since.0, unnamed.blob));
-            deletes.push(keys::blob(unnamed.blob));
-        }
-        self.commit_plain(Batch {
-            deletes,
-            frees: true,
-            ..Batch::default()
-        })
-        .await
-    }
-
-    /// The data layer's record of a blob.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    pub async fn blob_record(&self, blob: BlobId) -> Result<Option<bytes::Bytes>, Error> {
-        Ok(self.kv.get(&keys::blob(blob)).await?.value)
-    }
-
-    /// The data layer's record of a sealed segment.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    pub async fn segment_record(&self, segment: BlobId) -> Result<Option<bytes::Bytes>, Error> {
-        Ok(self.kv.get(&keys::segment(segment)).await?.value)
-    }
-
-    /// Replaces a record of the data layer (`keys::blob`, `keys::segment`), if it still is
-    /// `expected`.
-    ///
-    /// # Errors
-    /// `Conflict` when it is not; errors of the engine.
-    pub async fn replace_record(
-        &self,
-        key: bytes::Bytes,
-        expected: Option<bytes::Bytes>,
-        new: Option<bytes::Bytes>,
-    ) -> Result<(), Error> {
-        let mut batch = Batch {
-            require: vec![Precondition::Same {
-                key: key.clone(),
-                value: expected,
-                read_at: 0,
-            }],
-            ..Batch::default()
-        };
-        match new {
-            Some(value) => batch.puts.push((key, value)),
-            None => batch.deletes.push(key),
-        }
-        self.commit_plain(batch).await
-    }
-
-    async fn commit_plain(&self, batch: Batch) -> Result<(), Error> {
-        match self.kv.commit(batch).await {
-            Ok(_) => Ok(()),
-            Err(CommitError::Conflict(_)) => Err(Error::new(
-                ErrorKind::Conflict,
-                "a record of the data layer was changed by another",
-            )),
-            Err(CommitError::Failed(error)) => Err(error),
-        }
     }
 }

@@ -13,15 +13,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dewar_catalog::record::{
     Counter, CounterScope, Entry, EntryAttributes, FileRecord, Record, TenantRecord, UploadRecord,
-    VersionRecord,
+    VersionRecord, number,
 };
-use dewar_catalog::{Usage, ids, keys, tables};
-use dewar_kv::{Batch, CommitError, KvRead, Precondition, Scan, ScanPage};
+use dewar_catalog::{Usage, keys, tables};
+use dewar_kv::{Batch, CommitError, KvRead, Precondition};
 use dewar_types::{EntryId, Error, ErrorKind, GroupId, UserId};
 
 use super::Tree;
-use super::charge::{of_current, of_dir, of_upload, of_version, part_bytes, scopes_of_owner};
-use super::versions::owner_of;
+use super::charge::{of_current, of_dir, of_upload, of_version, part_bytes};
 
 /// How this release counts.
 const COUNTING: u8 = 3;
@@ -46,7 +45,7 @@ impl Tree {
     /// `Unsupported` for counters of a newer release; records that do not decode; errors of the
     /// engine.
     pub async fn recount_if_outdated(&self) -> Result<bool, Error> {
-        let read = self.kv.get(&mark()).await?;
+        let read = self.kv().get(&mark()).await?;
         match read.value.as_deref() {
             Some([COUNTING]) => return Ok(false),
             Some([newer]) if *newer > COUNTING => {
@@ -56,7 +55,7 @@ impl Tree {
             Some([_]) | None => {}
             Some(_) => return Err(keys::corrupt(&mark(), "mark of the counters")),
         }
-        let kv = self.kv.snapshot();
+        let kv = self.kv().snapshot();
         let recount = Recount::of(kv.as_ref()).await?;
         let corrections = recount.corrections().await?;
         for chunk in corrections.chunks(COUNTERS_PER_BATCH) {
@@ -76,7 +75,7 @@ impl Tree {
     }
 
     async fn commit_recount(&self, batch: Batch) -> Result<(), Error> {
-        match self.kv.commit(batch).await {
+        match self.kv().commit(batch).await {
             Ok(_) => Ok(()),
             Err(CommitError::Failed(error)) => Err(error),
             Err(CommitError::Conflict(_)) => Err(Error::new(
@@ -109,18 +108,8 @@ impl<'k> Recount<'k> {
         Ok(recount)
     }
 
-    async fn page(&self, from: &[u8], to: &[u8]) -> Result<ScanPage, Error> {
-        let scan = Scan {
-            from,
-            to,
-            limit: PAGE,
-            reverse: false,
-        };
-        self.kv.scan(scan).await
-    }
-
     fn count(&mut self, scopes: &[CounterScope], owner: (UserId, Option<GroupId>), usage: Usage) {
-        for scope in scopes.iter().copied().chain(scopes_of_owner(owner)) {
+        for scope in scopes.iter().copied().chain(CounterScope::of_owner(owner)) {
             *self.counters.entry(Counter::Objects(scope)).or_default() += usage.objects as i64;
             *self.counters.entry(Counter::Bytes(scope)).or_default() += usage.bytes as i64;
         }
@@ -129,22 +118,17 @@ impl<'k> Recount<'k> {
     /// All directories and files with their versions, from the roots of the tenants down.
     async fn entries(&mut self) -> Result<(), Error> {
         let mut open: Vec<(EntryId, Arc<[CounterScope]>)> = Vec::new();
-        let range = keys::tenants();
-        let mut from = Some(range.from.clone());
-        while let Some(at) = from.take() {
-            let page = self.page(&at, &range.to).await?;
-            for (key, value) in &page.pairs {
+        let mut pages = tables::TENANT.keys().pages(self.kv, PAGE);
+        while let Some(pairs) = pages.next().await? {
+            for (key, value) in &pairs {
                 let tenant = TenantRecord::from_value(key, value)?;
                 open.push((tenant.root(), [CounterScope::Tenant(tenant.id)].into()));
             }
-            from = following(&page);
         }
         while let Some((dir, scopes)) = open.pop() {
-            let range = keys::entries(dir);
-            let mut from = Some(range.from.clone());
-            while let Some(at) = from.take() {
-                let page = self.page(&at, &range.to).await?;
-                for (key, value) in &page.pairs {
+            let mut pages = keys::entries(dir).pages(self.kv, PAGE);
+            while let Some(pairs) = pages.next().await? {
+                for (key, value) in &pairs {
                     match Entry::from_value(key, value)? {
                         Entry::Symlink(_) => {}
                         Entry::File(file) => {
@@ -170,7 +154,6 @@ impl<'k> Recount<'k> {
                         }
                     }
                 }
-                from = following(&page);
             }
             self.older(dir, &scopes).await?;
         }
@@ -179,11 +162,9 @@ impl<'k> Recount<'k> {
 
     /// All older versions of the files in a directory.
     async fn older(&mut self, dir: EntryId, scopes: &[CounterScope]) -> Result<(), Error> {
-        let range = keys::versions_in(dir);
-        let mut from = Some(range.from.clone());
-        while let Some(at) = from.take() {
-            let page = self.page(&at, &range.to).await?;
-            for (key, value) in &page.pairs {
+        let mut pages = keys::versions_in(dir).pages(self.kv, PAGE);
+        while let Some(pairs) = pages.next().await? {
+            for (key, value) in &pairs {
                 let version = VersionRecord::from_value(key, value)?;
                 let owner = match version.owner {
                     Some(owner) => (owner, version.group),
@@ -196,22 +177,19 @@ impl<'k> Recount<'k> {
                         let Some(file) = file.transpose()? else {
                             continue;
                         };
-                        owner_of(&version, &file.attributes)
+                        version.ownership(&file.attributes)
                     }
                 };
                 self.count(scopes, owner, of_version(&version));
             }
-            from = following(&page);
         }
         Ok(())
     }
 
     async fn uploads(&mut self) -> Result<(), Error> {
-        let range = keys::KeyRange::prefix(Bytes::from_static(&[tables::UPLOAD]));
-        let mut from = Some(range.from.clone());
-        while let Some(at) = from.take() {
-            let page = self.page(&at, &range.to).await?;
-            for (key, value) in &page.pairs {
+        let mut pages = tables::UPLOAD.keys().pages(self.kv, PAGE);
+        while let Some(pairs) = pages.next().await? {
+            for (key, value) in &pairs {
                 let (bucket, _, _) = keys::parse_upload(key)?;
                 let upload = UploadRecord::from_value(key, value)?;
                 let mut usage = of_upload(&upload);
@@ -232,7 +210,6 @@ impl<'k> Recount<'k> {
                     *self.counters.entry(counter).or_default() += more as i64;
                 }
             }
-            from = following(&page);
         }
         Ok(())
     }
@@ -245,27 +222,18 @@ impl<'k> Recount<'k> {
             .map(|(counter, sum)| (counter.key(), *sum))
             .collect();
         let mut corrections = Vec::new();
-        let range = keys::KeyRange::prefix(Bytes::from_static(&[tables::COUNTER]));
-        let mut from = Some(range.from.clone());
-        while let Some(at) = from.take() {
-            let page = self.page(&at, &range.to).await?;
-            for (key, value) in &page.pairs {
+        let mut pages = tables::COUNTER.keys().pages(self.kv, PAGE);
+        while let Some(pairs) = pages.next().await? {
+            for (key, value) in &pairs {
                 if Counter::is_of_usage(key) {
-                    let said = ids::number(key, value)?.cast_signed();
+                    let said = number(key, value)?.cast_signed();
                     let sum = right.remove(key).unwrap_or(0);
                     corrections.push((key.clone(), sum - said));
                 }
             }
-            from = following(&page);
         }
         corrections.extend(right);
         corrections.retain(|(_, delta)| *delta != 0);
         Ok(corrections)
     }
-}
-
-/// Where to read on behind a page.
-fn following(page: &ScanPage) -> Option<Bytes> {
-    let last = page.pairs.last().filter(|_| page.more)?;
-    Some(keys::just_after(&last.0))
 }

@@ -9,12 +9,12 @@ use dewar_catalog::record::{
 };
 use dewar_catalog::{Actor, keys};
 use dewar_kv::{ReadValue, Scan};
-use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, VersionId};
+use dewar_types::{EntryId, Error, ErrorKind, ObjectKey};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::condition::Condition;
 use super::dirs::PrunePolicy;
-use super::publish::{Published, change};
+use super::publish::Published;
 use super::resolve::{ResolvedName, ResolvedPath, not_found};
 use super::retry::ConflictRetry;
 use super::versions::Name;
@@ -195,7 +195,7 @@ impl Tree {
             limit: HISTORY_MAX,
             reverse: false,
         };
-        let page = self.kv.scan(scan).await?;
+        let page = self.kv().scan(scan).await?;
         if page.more {
             return Err(Error::new(
                 ErrorKind::TooLarge,
@@ -256,7 +256,7 @@ impl BatchBuilder<'_> {
             source: Some(source.path.clone()),
             version: Some((&file.current).into()),
             replaced: replaced.as_ref().map(|version| version.id),
-            ..change(ChangeKind::Rename, target, parent, file.attributes.id)
+            ..target.change(ChangeKind::Rename, parent, file.attributes.id)
         };
         self.log(actor, record).await?;
         Ok(Published {
@@ -326,17 +326,8 @@ impl BatchBuilder<'_> {
         }
         self.hint(&source.above()).await?;
         let change = ChangeRecord {
-            stamp: VersionId(0),
-            verb: ChangeKind::RenameDir,
-            bucket: source.bucket.id,
-            parent,
-            entry: id,
-            path: to.to_owned(),
             source: Some(from.to_owned()),
-            principal: String::new(),
-            version: None,
-            replaced: None,
-            documents: Vec::new(),
+            ..source.bucket.change(ChangeKind::RenameDir, parent, id, to)
         };
         self.log(actor, change).await
     }

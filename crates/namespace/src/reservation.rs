@@ -10,15 +10,13 @@
 //! this credit at a time. The credit is small, because the version may be removed by other means
 //! while the writer is open.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dewar_catalog::Usage;
 use dewar_catalog::record::{CounterScope, FileRecord};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, UserId};
-use parking_lot::Mutex;
 
-use super::quota::Quotas;
+use super::quota_table::Quotas;
 use super::resolve::ResolvedPath;
 use super::{Bucket, Tree, charge};
 
@@ -27,47 +25,6 @@ const STEP_MAX: u64 = 16 << 20;
 
 /// Most bytes of a version that goes which its writer may take without a reservation.
 const CREDIT_MAX: u64 = 16 << 20;
-
-/// What is reserved now.
-#[derive(Debug, Default)]
-pub(super) struct Reserved {
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    by_scope: BTreeMap<CounterScope, u64>,
-    /// Names whose current version is credited to a writer.
-    credited: BTreeSet<(EntryId, ObjectKey)>,
-}
-
-impl Reserved {
-    /// Bytes that are reserved in a scope.
-    pub(super) fn bytes(&self, scope: CounterScope) -> u64 {
-        let state = self.state.lock();
-        state.by_scope.get(&scope).copied().unwrap_or(0)
-    }
-
-    fn take(&self, scopes: &[CounterScope], bytes: u64) {
-        let mut state = self.state.lock();
-        for &scope in scopes {
-            let reserved = state.by_scope.entry(scope).or_default();
-            *reserved = reserved.saturating_add(bytes);
-        }
-    }
-
-    fn release(&self, scopes: &[CounterScope], bytes: u64) {
-        let mut state = self.state.lock();
-        for scope in scopes {
-            if let Some(reserved) = state.by_scope.get_mut(scope) {
-                *reserved = reserved.saturating_sub(bytes);
-                if *reserved == 0 {
-                    state.by_scope.remove(scope);
-                }
-            }
-        }
-    }
-}
 
 /// The bytes that one writer has reserved. Dropping it releases them.
 #[derive(Debug)]
@@ -94,7 +51,7 @@ impl Drop for Reservation {
         let reserved = &self.quotas.reserved;
         reserved.release(&self.scopes, self.bytes);
         if let Some(name) = &self.credited {
-            reserved.state.lock().credited.remove(name);
+            reserved.end_credit(name);
         }
     }
 }
@@ -113,8 +70,7 @@ impl Tree {
         let goes = there.and_then(|file| charge::replaced(file, versioning.unwrap_or_default()));
         let goes = goes.map_or(0, |goes| goes.bytes.min(CREDIT_MAX));
         let name = (bucket.id, key.clone());
-        let mut state = self.quotas.reserved.state.lock();
-        let has_credit = goes > 0 && state.credited.insert(name.clone());
+        let has_credit = goes > 0 && self.quotas.reserved.credit(&name);
         Reservation {
             quotas: Arc::clone(&self.quotas),
             owner,

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dewar_catalog::record::{CounterScope, DirRecord, Entry, FileRecord, HintStep, Record};
+use dewar_catalog::record::{
+    ChangeKind, ChangeRecord, CounterScope, DirRecord, Entry, FileRecord, HintStep, Record,
+};
 use dewar_catalog::{Quota, keys};
 use dewar_kv::ReadValue;
 use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey, UserId};
 
 use super::cache::{Dir, Generation};
-use super::{Bucket, Tree, charge};
+use super::documents::BucketDocuments;
+use super::{Bucket, Tree};
 
 /// The directories on a path, the bucket first.
 pub(super) struct ResolvedPath {
@@ -112,7 +115,7 @@ impl ResolvedPath {
     /// Everything that counts what these own in the last directory.
     pub(super) fn scopes_with(&self, owner: (UserId, Option<GroupId>)) -> Vec<CounterScope> {
         let mut scopes = self.scopes();
-        scopes.extend(charge::scopes_of_owner(owner));
+        scopes.extend(CounterScope::of_owner(owner));
         scopes
     }
 
@@ -139,6 +142,11 @@ pub(super) struct ResolvedName {
 }
 
 impl ResolvedName {
+    /// A change of the entry, for the change log.
+    pub(super) fn change(&self, verb: ChangeKind, parent: EntryId, entry: EntryId) -> ChangeRecord {
+        self.chain.bucket.change(verb, parent, entry, &self.path)
+    }
+
     /// The file that can be read there.
     pub(super) fn file(&self) -> Option<&FileRecord> {
         match &self.entry {
@@ -158,7 +166,7 @@ impl Tree {
         if let Some(dir) = self.cache.get(&key) {
             return Ok(Ok(dir));
         }
-        let read = self.kv.get(&key).await?;
+        let read = self.kv().get(&key).await?;
         let Some(value) = &read.value else {
             return Ok(Err((key, read)));
         };
@@ -177,7 +185,7 @@ impl Tree {
 
     /// A bucket with its documents, both of one moment.
     async fn documented(&self, key: Bytes) -> Result<Result<Dir, (Bytes, ReadValue)>, Error> {
-        let kv = self.kv.snapshot();
+        let kv = self.kv().snapshot();
         let read = kv.get(&key).await?;
         let Some(value) = &read.value else {
             return Ok(Err((key, read)));
@@ -189,7 +197,7 @@ impl Tree {
         if !documented {
             return Ok(Ok(dir));
         }
-        let documents = Self::load_documents(kv.as_ref(), id).await?;
+        let documents = BucketDocuments::load(kv.as_ref(), id).await?;
         Ok(Ok(dir.with_documents(documents)))
     }
 
@@ -238,7 +246,7 @@ impl Tree {
             None => (None, None),
             Some(parent) => {
                 let key = keys::file(parent, name);
-                let read = self.kv.get(&key).await?;
+                let read = self.kv().get(&key).await?;
                 let entry = match &read.value {
                     Some(value) => Some(Entry::from_value(&key, value)?),
                     None => None,

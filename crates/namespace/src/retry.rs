@@ -94,7 +94,7 @@ impl<'t> ConflictRetry<'t> {
         if self.lost > AT_ONCE {
             let doubled = PAUSE.saturating_mul(1 << (self.lost - AT_ONCE).min(10));
             let limit = doubled.min(PAUSE_MAX).as_nanos() as u64;
-            let pause = self.tree.env.rng.u64() % limit.max(1);
+            let pause = self.tree.catalog.env().rng.u64() % limit.max(1);
             tokio::time::sleep(Duration::from_nanos(pause)).await;
         }
         Ok(())

@@ -10,11 +10,10 @@ use dewar_catalog::record::{
     ChangeKind, Counter, CounterScope, DirRecord, Record, SpaceMark, VersionRecord,
 };
 use dewar_catalog::{Actor, Quota, Usage, keys};
-use dewar_kv::{KvRead, Scan};
-use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey};
+use dewar_kv::KvRead;
+use dewar_types::{EntryId, Error, GroupId, ObjectKey};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::dirs::dir_change;
 use super::resolve::{ResolvedPath, not_found};
 use super::retry::ConflictRetry;
 use super::walk::{Walk, WalkStep};
@@ -81,7 +80,7 @@ impl Tree {
         bucket: &Bucket,
         id: EntryId,
     ) -> Result<Option<ObjectKey>, Error> {
-        let kv = self.kv.snapshot();
+        let kv = self.kv().snapshot();
         let mut walk = Walk::new(kv.as_ref(), bucket.id, PAGE);
         while let Some(step) = walk.next().await? {
             let WalkStep::Dir(path, dir) = step else {
@@ -92,8 +91,8 @@ impl Tree {
                 continue;
             }
             let path = ObjectKey::new(path.trim_end_matches('/'))?;
-            let key = keys::quota(CounterScope::Space(id));
-            let noted = self.kv.get(&key).await?;
+            let key = CounterScope::Space(id).quota_key();
+            let noted = self.kv().get(&key).await?;
             if noted.value.is_some() {
                 let mut stage = BatchBuilder::new(self);
                 stage.same(key, &noted);
@@ -203,7 +202,7 @@ impl Tree {
                 Some(_) => chain.above().last_id(),
                 None => bucket.tenant.root(),
             };
-            let log = dir_change(ChangeKind::SetAttributes, bucket, parent, id, turn.path());
+            let log = bucket.change(ChangeKind::SetAttributes, parent, id, turn.path());
             stage.log(actor, log).await?;
             match stage.commit().await? {
                 CommitOutcome::Done => return Ok(id),
@@ -243,7 +242,7 @@ impl Tree {
                 return Err(not_found(turn.path()));
             }
             let id = chain.last_id();
-            let kv = self.kv.snapshot();
+            let kv = self.kv().snapshot();
             let kv = kv.as_ref();
             // The mark must be in the snapshot, else changes between the two would be missed.
             let key = chain.last().key.clone();
@@ -259,10 +258,7 @@ impl Tree {
                 Counter::Objects(CounterScope::Space(id)),
                 Counter::Bytes(CounterScope::Space(id)),
             );
-            let said = (
-                self.counter_in(kv, objects).await?,
-                self.counter_in(kv, bytes).await?,
-            );
+            let said = (objects.value(kv).await?, bytes.value(kv).await?);
             let mut usage = count_below(kv, id).await?;
             usage += charge::uploads_of_space(kv, bucket.id, id).await?;
             let mut stage = BatchBuilder::new(self);
@@ -303,29 +299,11 @@ pub(super) async fn count_below(kv: &dyn KvRead, dir: EntryId) -> Result<Usage, 
 }
 
 async fn count_history(kv: &dyn KvRead, dir: EntryId, usage: &mut Usage) -> Result<(), Error> {
-    let range = keys::versions_in(dir);
-    let mut from = range.from.clone();
-    loop {
-        let page = kv
-            .scan(Scan {
-                from: &from,
-                to: &range.to,
-                limit: PAGE,
-                reverse: false,
-            })
-            .await?;
-        for (key, value) in &page.pairs {
+    let mut pages = keys::versions_in(dir).pages(kv, PAGE);
+    while let Some(pairs) = pages.next().await? {
+        for (key, value) in &pairs {
             *usage += charge::of_version(&VersionRecord::from_value(key, value)?);
         }
-        match page.pairs.last() {
-            Some((last, _)) if page.more => from = keys::just_after(last),
-            Some(_) | None if page.more => {
-                return Err(Error::new(
-                    ErrorKind::Internal,
-                    "an engine gave an empty page and said there is more",
-                ));
-            }
-            _ => return Ok(()),
-        }
     }
+    Ok(())
 }

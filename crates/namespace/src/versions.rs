@@ -18,9 +18,7 @@
 
 use bytes::Bytes;
 use dewar_checksum::DigestSet;
-use dewar_types::{
-    EntryId, Error, ErrorKind, GroupId, ObjectKey, Timestamp, UserId, VersionId, VersionName,
-};
+use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Timestamp, VersionId, VersionName};
 use minicbor::bytes::ByteVec;
 use std::collections::BTreeMap;
 
@@ -33,7 +31,6 @@ use dewar_kv::{ReadValue, Scan};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::charge::ChargedItem;
-use super::publish::change;
 use super::resolve::{ResolvedName, ResolvedPath, not_found};
 use super::retry::ConflictRetry;
 use super::{Bucket, FileLookup, Tree};
@@ -97,17 +94,6 @@ fn older_of(file: &FileRecord) -> VersionRecord {
         owner: Some(file.attributes.owner),
         group: file.attributes.group,
         ..file.current.clone()
-    }
-}
-
-/// Owner of an older version; the file's where none was written down.
-pub(super) fn owner_of(
-    version: &VersionRecord,
-    file: &EntryAttributes,
-) -> (UserId, Option<GroupId>) {
-    match version.owner {
-        Some(owner) => (owner, version.group),
-        None => (file.owner, file.group),
     }
 }
 
@@ -188,7 +174,7 @@ impl<'a> Name<'a> {
             return Ok(None);
         }
         let key = self.key_of(id);
-        let read = stage.tree().kv.get(&key).await?;
+        let read = stage.tree().kv().get(&key).await?;
         let Some(value) = &read.value else {
             return Ok(None);
         };
@@ -286,8 +272,8 @@ impl<'a> Name<'a> {
         let gone = self.give_way(stage, versioning).await?;
         let marker = VersionRecord {
             id: match floor {
-                Some(floor) => stage.tree().ids.version_above(floor).await?,
-                None => stage.tree().ids.version().await?,
+                Some(floor) => stage.tree().ids().version_above(floor).await?,
+                None => stage.tree().ids().version().await?,
             },
             size: 0,
             etag: ETag::Version,
@@ -325,7 +311,7 @@ impl<'a> Name<'a> {
         let record = ChangeRecord {
             version: Some((&marker).into()),
             replaced: gone.map(|version| version.id),
-            ..change(ChangeKind::Mark, self.target, self.parent, id)
+            ..self.target.change(ChangeKind::Mark, self.parent, id)
         };
         stage.log(actor, record).await?;
         Ok(marker)
@@ -382,7 +368,7 @@ impl<'a> Name<'a> {
         };
         let record = ChangeRecord {
             version: Some(version.into()),
-            ..change(verb, self.target, self.parent, file.attributes.id)
+            ..self.target.change(verb, self.parent, file.attributes.id)
         };
         stage.log(actor, record).await
     }
@@ -403,7 +389,7 @@ impl<'a> Name<'a> {
         };
         self.file = Some(file.clone());
         self.take(&newest);
-        let (owner, group) = owner_of(&newest, &file.attributes);
+        let (owner, group) = newest.ownership(&file.attributes);
         file.attributes = EntryAttributes {
             owner,
             group,
@@ -434,7 +420,7 @@ impl<'a> Name<'a> {
             limit: self.taken.len() + 1,
             reverse: false,
         };
-        let page = stage.tree().kv.scan(scan).await?;
+        let page = stage.tree().kv().scan(scan).await?;
         let mut stored = None;
         for (key, value) in page.pairs {
             let (_, _, id) = keys::parse_version(&key)?;
@@ -540,7 +526,7 @@ impl Tree {
                 read: slot.1,
             },
             Some(((key, read), version)) => {
-                let (owner, group) = owner_of(&version, &file.attributes);
+                let (owner, group) = version.ownership(&file.attributes);
                 FileLookup {
                     file: FileRecord {
                         attributes: EntryAttributes {
@@ -583,7 +569,7 @@ impl Tree {
             return Ok(None);
         };
         let key = keys::version(parent, &target.name, id);
-        let read = self.kv.get(&key).await?;
+        let read = self.kv().get(&key).await?;
         let Some(value) = &read.value else {
             return Ok(None);
         };
@@ -752,9 +738,8 @@ impl BatchBuilder<'_> {
         self.watch(&target.chain);
         let log = ChangeRecord {
             version: Some((&version).into()),
-            ..change(
+            ..target.change(
                 ChangeKind::SetAttributes,
-                target,
                 target.chain.last_id(),
                 file.attributes.id,
             )

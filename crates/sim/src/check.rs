@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use dewar_catalog::{keys, tables};
+use dewar_catalog::tables::{self, Table};
 use dewar_data::blob::BlobRecord;
 use dewar_data::segment::SegmentRecord;
 use dewar_env::sim::SimRng;
@@ -301,8 +301,11 @@ async fn named(process: &Process) -> Result<BTreeMap<DiskId, BTreeSet<String>>, 
     Ok(named)
 }
 
-async fn table(process: &Process, table: u8) -> Result<Vec<(bytes::Bytes, bytes::Bytes)>, Error> {
-    let range = keys::KeyRange::prefix(bytes::Bytes::copy_from_slice(&[table]));
+async fn table(
+    process: &Process,
+    table: Table,
+) -> Result<Vec<(bytes::Bytes, bytes::Bytes)>, Error> {
+    let range = table.keys();
     let page = process.store.tree().kv().scan(Scan {
         from: &range.from,
         to: &range.to,

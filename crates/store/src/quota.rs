@@ -178,7 +178,7 @@ impl Store {
             counter: counter.key(),
             max: 0,
         };
-        let limits = keys::quota(scope);
+        let limits = scope.quota_key();
         let require = [
             nothing(Counter::Objects(scope)),
             nothing(Counter::Bytes(scope)),

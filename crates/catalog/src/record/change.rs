@@ -46,6 +46,30 @@ pub struct ChangeRecord {
 }
 
 impl ChangeRecord {
+    /// A change of an entry. Its stamp and principal are filled in when it is logged.
+    #[must_use]
+    pub fn new(
+        verb: ChangeKind,
+        bucket: EntryId,
+        parent: EntryId,
+        entry: EntryId,
+        path: String,
+    ) -> Self {
+        Self {
+            stamp: VersionId(0),
+            verb,
+            bucket,
+            parent,
+            entry,
+            path,
+            source: None,
+            principal: String::new(),
+            version: None,
+            replaced: None,
+            documents: Vec::new(),
+        }
+    }
+
     /// The zone of the change.
     #[must_use]
     pub fn zone(&self) -> Zone {

@@ -1,9 +1,12 @@
-//! Counters.
+//! Counters, and the scopes that they count for.
 
-use bytes::Bytes;
-use dewar_types::{BlobId, EntryId, GroupId, TenantId, UserId};
+use bytes::{Bytes, BytesMut};
+use dewar_kv::KvRead;
+use dewar_types::{BlobId, EntryId, Error, GroupId, TenantId, UserId};
 
+use super::number;
 use crate::keys;
+use crate::tables::{COUNTER, QUOTA};
 
 /// The owner of counted objects and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +21,41 @@ pub enum CounterScope {
     User(UserId),
     /// Content owned by a group.
     Group(GroupId),
+}
+
+impl CounterScope {
+    /// The scopes that count what a user and a group own.
+    pub fn of_owner((user, group): (UserId, Option<GroupId>)) -> impl Iterator<Item = Self> {
+        let group = group.map(Self::Group);
+        std::iter::once(Self::User(user)).chain(group)
+    }
+
+    /// Key of the quota of the scope.
+    #[must_use]
+    pub fn quota_key(self) -> Bytes {
+        let mut key = BytesMut::from(&Counter::Bytes(self).key()[..]);
+        key[0] = QUOTA.prefix;
+        key.freeze()
+    }
+
+    /// The scope that a quota's key names.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is no such key.
+    pub fn of_quota_key(key: &[u8]) -> Result<Self, Error> {
+        let corrupt = || keys::corrupt(key, QUOTA.name);
+        let rest = key.strip_prefix(&[QUOTA.prefix]);
+        let (kind, id) = rest.and_then(<[u8]>::split_first).ok_or_else(corrupt)?;
+        let id = u64::from_be_bytes(id.try_into().map_err(|_| corrupt())?);
+        Ok(match kind {
+            b't' => Self::Tenant(TenantId(id)),
+            b'b' => Self::Bucket(EntryId(id)),
+            b's' => Self::Space(EntryId(id)),
+            b'u' => Self::User(UserId(id)),
+            b'g' => Self::Group(GroupId(id)),
+            _ => return Err(corrupt()),
+        })
+    }
 }
 
 /// A counter of the catalog.
@@ -58,27 +96,44 @@ impl Counter {
         keys::counter(kind, id)
     }
 
-    /// Whether this is the key of a counter that counts what users store.
-    pub(crate) fn is_of_usage(key: &[u8]) -> bool {
-        let kind = key.get(1);
-        Self::scope_of_bytes(key).is_some()
-            || (key.first() == Some(&keys::COUNTER)
-                && kind.is_some_and(|kind| b"TBSUGMm".contains(kind)))
+    /// Its value; 0 when nothing was ever added.
+    ///
+    /// # Errors
+    /// Errors of the engine; `Corrupt` when the value is no number.
+    pub async fn value(self, kv: &dyn KvRead) -> Result<i64, Error> {
+        let key = self.key();
+        let value = kv.get(&key).await?.value;
+        value.map_or(Ok(0), |value| number(&key, &value).map(u64::cast_signed))
     }
 
-    /// The scope of the counter of bytes with this key; `None` for any other key.
+    /// Whether this is the key of a counter that counts what users store.
     #[must_use]
-    pub fn scope_of_bytes(key: &[u8]) -> Option<CounterScope> {
-        let (id, kind) = (key.get(2..)?.try_into().ok()?, key.get(1)?);
-        let id = u64::from_be_bytes(id);
-        let scope = match kind {
-            b't' => CounterScope::Tenant(TenantId(id)),
-            b'b' => CounterScope::Bucket(EntryId(id)),
-            b's' => CounterScope::Space(EntryId(id)),
-            b'u' => CounterScope::User(UserId(id)),
-            b'g' => CounterScope::Group(GroupId(id)),
-            _ => return None,
-        };
-        (key[0] == keys::COUNTER).then_some(scope)
+    pub fn is_of_usage(key: &[u8]) -> bool {
+        let kind = key.strip_prefix(&[COUNTER.prefix]).and_then(<[u8]>::first);
+        kind.is_some_and(|kind| b"TBSUGtbsugMm".contains(kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_has_the_key_of_its_counter_of_bytes() {
+        let scopes = [
+            CounterScope::Tenant(TenantId(1)),
+            CounterScope::Bucket(EntryId(2)),
+            CounterScope::Space(EntryId(3)),
+            CounterScope::User(UserId(4)),
+            CounterScope::Group(GroupId(5)),
+        ];
+        for scope in scopes {
+            let key = scope.quota_key();
+            assert_eq!(key[..1], [QUOTA.prefix]);
+            assert_eq!(key[1..], Counter::Bytes(scope).key()[1..]);
+            assert_eq!(CounterScope::of_quota_key(&key).unwrap(), scope);
+            assert!(CounterScope::of_quota_key(&Counter::Bytes(scope).key()).is_err());
+            assert!(CounterScope::of_quota_key(&key[..5]).is_err());
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! A bucket's configuration documents: policy, CORS rules, lifecycle and the like.
 
-use dewar_types::{Timestamp, VersionId};
+use dewar_types::{Error, ErrorKind, Timestamp, VersionId};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+
+use crate::keys;
 
 /// The kind of a document of a bucket. The number is part of the key and of a mask, so it is below
 /// 64 and never given to another kind.
@@ -71,6 +73,25 @@ impl DocumentKind {
         Self::Replication,
         Self::Quota,
     ];
+
+    /// The kind that the key of a document names.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for another key; [`ErrorKind::Unsupported`] for a kind of a newer
+    /// release.
+    pub fn of_key(key: &[u8]) -> Result<Self, Error> {
+        let (_, number) = keys::parse_document(key)?;
+        let known = Self::ALL.into_iter().find(|kind| *kind as u8 == number);
+        known.ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "catalog key {} names a document of kind {number}, written by a newer release",
+                    key.escape_ascii()
+                ),
+            )
+        })
+    }
 
     /// Its bit in [`super::BucketSettings::documents`].
     #[must_use]

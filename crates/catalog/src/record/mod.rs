@@ -128,6 +128,19 @@ records! {
     QuotaRecord: b'q' 1 "quota";
 }
 
+/// A number that is stored in 8 bytes, big-endian; `key` is named in errors.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when the value has another length.
+pub fn number(key: &[u8], value: &[u8]) -> Result<u64, Error> {
+    value.try_into().map(u64::from_be_bytes).map_err(|_| {
+        Error::new(
+            ErrorKind::Corrupt,
+            format!("catalog key {} does not hold a number", key.escape_ascii()),
+        )
+    })
+}
+
 /// Whether a field may be left out.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()

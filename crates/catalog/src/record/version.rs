@@ -7,7 +7,7 @@ use dewar_types::{BlobId, GroupId, PoolId, Timestamp, UploadId, UserId, VersionI
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
-use super::{EncryptionRecord, is_default};
+use super::{EncryptionRecord, EntryAttributes, is_default};
 
 /// One content of a file. The content never changes; attributes about it may.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -91,6 +91,15 @@ impl VersionRecord {
             VersionName::Id(self.id)
         } else {
             VersionName::Null
+        }
+    }
+
+    /// Owner and group of an older version. Where it names none, it has those of the file.
+    #[must_use]
+    pub fn ownership(&self, file: &EntryAttributes) -> (UserId, Option<GroupId>) {
+        match self.owner {
+            Some(owner) => (owner, self.group),
+            None => (file.owner, file.group),
         }
     }
 

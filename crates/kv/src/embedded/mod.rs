@@ -57,7 +57,7 @@ use precondition::IndexPrefetch;
 use read::Memtables;
 
 /// First byte of the keys under which change-log records are kept.
-const CHANGE_LOG: u8 = b'L';
+pub const CHANGE_LOG: u8 = b'L';
 
 /// A memtable is frozen when it holds this part of the journal, in thousandths: two memtables and
 /// the small objects must fit.

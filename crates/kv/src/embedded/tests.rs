@@ -246,7 +246,7 @@ fn crash_at(at: u64, seed: u64) -> bool {
             .await
             .expect("opened");
         let mut found = content(&kv).await;
-        found.retain(|key, _| key[0] != b'L');
+        found.retain(|key, _| key[0] != CHANGE_LOG);
         if found != model {
             // The batch that was under way may be there, then wholly.
             let batch = last.expect("only what was under way may differ");

@@ -73,7 +73,7 @@ impl Tree {
         join: &CompleteFn<'_>,
     ) -> Result<Published, Error> {
         check_order(list)?;
-        let id = self.ids.version().await?;
+        let id = self.ids().version().await?;
         let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let target = self.target(bucket, key).await?;

@@ -76,7 +76,7 @@ impl Tree {
         after: u16,
         max: usize,
     ) -> Result<PartPage, Error> {
-        let kv = self.kv.snapshot();
+        let kv = self.kv().snapshot();
         self.bucket_in(kv.as_ref(), bucket).await?;
         let upload_key = keys::upload(bucket.id, key.as_str(), upload);
         let Some(value) = kv.get(&upload_key).await?.value else {
@@ -121,7 +121,7 @@ impl Tree {
         bucket: &Bucket,
         query: UploadQuery<'_>,
     ) -> Result<UploadPage, Error> {
-        let kv = self.kv.snapshot();
+        let kv = self.kv().snapshot();
         self.bucket_in(kv.as_ref(), bucket).await?;
         let delimiter = query.delimiter.filter(|delimiter| !delimiter.is_empty());
         let rolled = |key: &str| -> Option<String> {

@@ -8,6 +8,7 @@
 mod complete;
 mod list;
 mod owners;
+mod upload_charge;
 
 use std::collections::BTreeMap;
 
@@ -174,7 +175,7 @@ impl Tree {
         key: &ObjectKey,
         new: &NewUpload,
     ) -> Result<UploadRecord, Error> {
-        let id = self.ids.upload().await?;
+        let id = self.ids().upload().await?;
         let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let (dirs, _) = key.split();
@@ -213,7 +214,7 @@ impl Tree {
         let (dirs, _) = object.split();
         let chain = self.resolve(bucket, &dirs).await?;
         let key = keys::upload(bucket.id, object.as_str(), upload);
-        let read = self.kv.get(&key).await?;
+        let read = self.kv().get(&key).await?;
         let Some(value) = &read.value else {
             return Err(Error::new(
                 ErrorKind::NoSuchUpload,
@@ -250,7 +251,7 @@ impl Tree {
         check_number(number)?;
         let id = match new.id {
             Some(id) => id,
-            None => self.ids.version().await?,
+            None => self.ids().version().await?,
         };
         let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
@@ -298,7 +299,7 @@ impl Tree {
         names: PartNames,
     ) -> Result<PartRecord, Error> {
         check_number(number)?;
-        let id = self.ids.version().await?;
+        let id = self.ids().version().await?;
         let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let open = self.open_upload(bucket, key, upload).await?;
@@ -390,7 +391,7 @@ impl Tree {
     async fn all_parts(&self, upload: UploadId) -> Result<Vec<StoredPart>, Error> {
         let range = keys::parts(upload);
         let page = self
-            .kv
+            .kv()
             .scan(Scan {
                 from: &range.from,
                 to: &range.to,
@@ -434,7 +435,7 @@ impl BatchBuilder<'_> {
         self.watch(&open.chain);
         self.same(open.key.clone(), &open.read);
         let key = keys::part(open.record.id, number);
-        let old = self.tree().kv.get(&key).await?;
+        let old = self.tree().kv().get(&key).await?;
         self.same(key.clone(), &old);
         let mut bytes = record.size as i64;
         if let Some(value) = &old.value {

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use dewar_catalog::record::{Counter, Record, UploadRecord};
-use dewar_catalog::{ids, keys, tables};
-use dewar_kv::{Scan, ScanPage};
+use dewar_catalog::record::{Counter, Record, UploadRecord, number};
+use dewar_catalog::{keys, tables};
 use dewar_types::{EntryId, Error, Timestamp, UserId};
 
 use super::super::Tree;
@@ -49,18 +47,15 @@ impl Tree {
             from: Counter::Uploads(UserId(0)).key(),
             to: keys::just_after(&Counter::Uploads(UserId(u64::MAX)).key()),
         };
-        let mut from = Some(range.from.clone());
-        while let Some(at) = from.take() {
-            let page = self.page(&at, &range.to, PAGE).await?;
-            for (key, value) in &page.pairs {
-                let uploads = ids::number(key, value)?.cast_signed();
+        let mut pages = range.pages(&**self.kv(), PAGE);
+        while let Some(pairs) = pages.next().await? {
+            for (key, value) in &pairs {
+                let uploads = number(key, value)?.cast_signed();
                 let id = key.last_chunk::<8>().map(|id| u64::from_be_bytes(*id));
                 let Some(owner) = id.map(UserId).filter(|_| uploads > 0) else {
                     continue;
                 };
-                let bytes = self
-                    .counter_in(&*self.kv, Counter::UploadBytes(owner))
-                    .await?;
+                let bytes = Counter::UploadBytes(owner).value(&**self.kv()).await?;
                 let usage = UploadUsage {
                     owner,
                     uploads: uploads.unsigned_abs(),
@@ -69,7 +64,6 @@ impl Tree {
                 };
                 owners.insert(owner, usage);
             }
-            from = following(&page);
         }
         let (mut left, mut after) = (looked_max, None);
         while left > 0 && !owners.is_empty() {
@@ -101,16 +95,14 @@ impl Tree {
         after: Option<&OpenUploadEntry>,
         max: usize,
     ) -> Result<Vec<OpenUploadEntry>, Error> {
-        let range = keys::KeyRange::prefix(Bytes::from_static(&[tables::UPLOAD]));
-        let from = match after {
-            Some(last) => {
-                let key = keys::upload(last.bucket, &last.key, last.upload.id);
-                keys::just_after(&key)
-            }
-            None => range.from,
-        };
-        let page = self.page(&from, &range.to, max).await?;
-        let entries = page.pairs.iter().map(|(at, value)| {
+        let mut range = tables::UPLOAD.keys();
+        if let Some(last) = after {
+            let key = keys::upload(last.bucket, &last.key, last.upload.id);
+            range.from = keys::just_after(&key);
+        }
+        let pairs = range.pages(&**self.kv(), max).next().await?;
+        let pairs = pairs.unwrap_or_default();
+        let entries = pairs.iter().map(|(at, value)| {
             let (bucket, key, _) = keys::parse_upload(at)?;
             let upload = UploadRecord::from_value(at, value)?;
             Ok(OpenUploadEntry {
@@ -121,20 +113,4 @@ impl Tree {
         });
         entries.collect()
     }
-
-    async fn page(&self, from: &[u8], to: &[u8], limit: usize) -> Result<ScanPage, Error> {
-        let scan = Scan {
-            from,
-            to,
-            limit,
-            reverse: false,
-        };
-        self.kv.scan(scan).await
-    }
-}
-
-/// Where to read on behind a page.
-fn following(page: &ScanPage) -> Option<Bytes> {
-    let last = page.pairs.last().filter(|_| page.more)?;
-    Some(keys::just_after(&last.0))
 }

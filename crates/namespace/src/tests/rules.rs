@@ -407,22 +407,6 @@ async fn records_of_the_data_layer_ride_along() {
         tree.catalog().blob_record(blob).await.unwrap(),
         Some(Bytes::from_static(b"layout"))
     );
-    let other = tree
-        .replace_record(keys::blob(blob), None, Some(Bytes::from_static(b"new")))
-        .await
-        .unwrap_err();
-    assert_eq!(other.kind(), ErrorKind::Conflict);
-    tree.replace_record(
-        keys::blob(blob),
-        Some(Bytes::from_static(b"layout")),
-        Some(Bytes::from_static(b"new")),
-    )
-    .await
-    .unwrap();
-    assert_eq!(
-        tree.catalog().blob_record(blob).await.unwrap(),
-        Some(Bytes::from_static(b"new"))
-    );
 }
 
 #[tokio::test]

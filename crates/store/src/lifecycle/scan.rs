@@ -21,7 +21,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use dewar_catalog::record::VersionRecord;
 use dewar_catalog::{Actor, Tenant, keys};
-use dewar_kv::{Batch, CommitError};
 use dewar_namespace::{
     Bucket, BucketQuery, DeleteTarget, ListedVersion, UploadQuery, VersionQuery,
 };
@@ -159,23 +158,9 @@ impl Inner {
     }
 
     async fn note(&self, progress: Option<&PassProgress>) -> Result<()> {
-        let mut batch = Batch::default();
-        match progress {
-            // Writing into a vector cannot fail.
-            Some(progress) => batch.puts.push((
-                Self::progress_key(),
-                minicbor::to_vec(progress).unwrap_or_default().into(),
-            )),
-            None => batch.deletes.push(Self::progress_key()),
-        }
-        match self.tree.kv().commit(batch).await {
-            Ok(_) => Ok(()),
-            Err(CommitError::Failed(error)) => Err(error),
-            Err(CommitError::Conflict(_)) => Err(Error::new(
-                ErrorKind::Internal,
-                "a batch without conditions",
-            )),
-        }
+        // Writing into a vector cannot fail.
+        let value = progress.map(|progress| minicbor::to_vec(progress).unwrap_or_default().into());
+        self.tree.catalog().set(Self::progress_key(), value).await
     }
 
     /// Scans all buckets once, from the position of an interrupted pass.

@@ -42,7 +42,6 @@ use dewar_catalog::{IdKind, keys};
 use dewar_data::blob::{ReassembledBlob, ScannedShard};
 use dewar_data::format::ShardKind;
 use dewar_data::segment::SegmentRecord;
-use dewar_kv::{Batch, CommitError};
 use dewar_namespace::DataChanges;
 use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result, Timestamp};
 use futures_util::StreamExt as _;
@@ -122,15 +121,7 @@ impl Store {
     /// # Errors
     /// Those of the catalog.
     pub async fn settle_rebuilt(&self) -> Result<()> {
-        let batch = Batch {
-            deletes: vec![keys::rebuilt()],
-            ..Batch::default()
-        };
-        match self.inner.tree.kv().commit(batch).await {
-            Ok(_) => Ok(()),
-            Err(CommitError::Conflict(_)) => Err(Error::new(ErrorKind::Conflict, "settling")),
-            Err(CommitError::Failed(error)) => Err(error),
-        }
+        self.inner.tree.catalog().set(keys::rebuilt(), None).await
     }
 
     /// Ensures that no id is assigned twice, even if a former catalog assigned more: new ids are

@@ -1,7 +1,8 @@
 //! All encodings of blobs that the catalog names, in the order of ids, and changing one.
 
 use bytes::Bytes;
-use dewar_catalog::{keys, tables};
+use dewar_catalog::keys;
+use dewar_catalog::tables::{self, Table};
 use dewar_data::blob::{BlobRecord, KnownBadShards};
 use dewar_data::segment::SegmentRecord;
 use dewar_kv::{Batch, CommitError, Precondition, Scan};
@@ -78,7 +79,7 @@ impl BlobTable {
 
     async fn of_table(
         &self,
-        table: u8,
+        table: Table,
         from: BlobId,
         limit: usize,
     ) -> Result<(Vec<Encoding>, Option<BlobId>)> {
@@ -305,7 +306,7 @@ impl BlobTable {
     }
 }
 
-fn encoding(table: u8, value: &[u8]) -> Result<Option<Encoding>> {
+fn encoding(table: Table, value: &[u8]) -> Result<Option<Encoding>> {
     if table == tables::BLOB {
         let record = BlobRecord::from_bytes(value)?;
         let home = RecordLocation::Blob;
