@@ -14,14 +14,6 @@ use crate::tables::{
     REBUILT, REFERENCES, REPAIR, SEGMENT, TENANT, Table, UPLOAD, USER, VERSION, WORK,
 };
 
-fn build(parts: &[&[u8]]) -> Bytes {
-    let mut key = BytesMut::with_capacity(parts.iter().map(|p| p.len()).sum());
-    for part in parts {
-        key.put_slice(part);
-    }
-    key.freeze()
-}
-
 /// The error of a key or value that no release wrote.
 #[must_use]
 pub fn corrupt(key: &[u8], what: &str) -> Error {
@@ -34,31 +26,26 @@ pub fn corrupt(key: &[u8], what: &str) -> Error {
 /// A file or symlink `name` in `parent`.
 #[must_use]
 pub fn file(parent: EntryId, name: &str) -> Bytes {
-    build(&[&[ENTRY.prefix], &parent.0.to_be_bytes(), name.as_bytes()])
+    ENTRY.key(&[&parent.0.to_be_bytes(), name.as_bytes()])
 }
 
 /// A directory `name` in `parent`.
 #[must_use]
 pub fn dir(parent: EntryId, name: &str) -> Bytes {
-    build(&[
-        &[ENTRY.prefix],
-        &parent.0.to_be_bytes(),
-        name.as_bytes(),
-        b"/",
-    ])
+    ENTRY.key(&[&parent.0.to_be_bytes(), name.as_bytes(), b"/"])
 }
 
 /// The entries of a directory.
 #[must_use]
 pub fn entries(parent: EntryId) -> KeyRange {
-    KeyRange::prefix(build(&[&[ENTRY.prefix], &parent.0.to_be_bytes()]))
+    ENTRY.range(&[&parent.0.to_be_bytes()])
 }
 
 /// Key of the first entry in a directory from `name` on. `name` is bytes of a path; it may end in
 /// the `/` of a directory or in the middle of a character.
 #[must_use]
 pub fn entries_from(parent: EntryId, name: &[u8]) -> Bytes {
-    build(&[&[ENTRY.prefix], &parent.0.to_be_bytes(), name])
+    ENTRY.key(&[&parent.0.to_be_bytes(), name])
 }
 
 /// The name in an entry key, and whether it is a directory's.
@@ -90,8 +77,7 @@ fn numbered(key: &[u8], table: Table) -> Result<(u64, &[u8]), Error> {
 /// An older version of the file `name` in `parent`.
 #[must_use]
 pub fn version(parent: EntryId, name: &str, version: VersionId) -> Bytes {
-    build(&[
-        &[VERSION.prefix],
+    VERSION.key(&[
         &parent.0.to_be_bytes(),
         name.as_bytes(),
         b"/",
@@ -102,18 +88,13 @@ pub fn version(parent: EntryId, name: &str, version: VersionId) -> Bytes {
 /// All older versions of the file `name` in `parent`, newest first.
 #[must_use]
 pub fn versions(parent: EntryId, name: &str) -> KeyRange {
-    KeyRange::prefix(build(&[
-        &[VERSION.prefix],
-        &parent.0.to_be_bytes(),
-        name.as_bytes(),
-        b"/",
-    ]))
+    VERSION.range(&[&parent.0.to_be_bytes(), name.as_bytes(), b"/"])
 }
 
 /// All older versions of all files in `parent`.
 #[must_use]
 pub fn versions_in(parent: EntryId) -> KeyRange {
-    KeyRange::prefix(build(&[&[VERSION.prefix], &parent.0.to_be_bytes()]))
+    VERSION.range(&[&parent.0.to_be_bytes()])
 }
 
 /// Parent, name and version of an older version's key.
@@ -136,12 +117,7 @@ pub fn parse_version(key: &[u8]) -> Result<(EntryId, &str, VersionId), Error> {
 /// A chunk of a long list: `list` is the copy's index, [`PARTS_LIST`] or [`PART_DIGESTS_LIST`].
 #[must_use]
 pub fn long(version: VersionId, list: u8, chunk: u16) -> Bytes {
-    build(&[
-        &[LONG.prefix],
-        &version.0.to_be_bytes(),
-        &[list],
-        &chunk.to_be_bytes(),
-    ])
+    LONG.key(&[&version.0.to_be_bytes(), &[list], &chunk.to_be_bytes()])
 }
 
 /// The list of [`long`] that holds part sizes.
@@ -152,13 +128,13 @@ pub const PART_DIGESTS_LIST: u8 = 0xfe;
 /// A document of a bucket; see [`crate::record::DocumentKind`] for the kinds.
 #[must_use]
 pub fn document(bucket: EntryId, kind: u8) -> Bytes {
-    build(&[&[DOCUMENT.prefix], &bucket.0.to_be_bytes(), &[kind]])
+    DOCUMENT.key(&[&bucket.0.to_be_bytes(), &[kind]])
 }
 
 /// All documents of a bucket.
 #[must_use]
 pub fn documents(bucket: EntryId) -> KeyRange {
-    KeyRange::prefix(build(&[&[DOCUMENT.prefix], &bucket.0.to_be_bytes()]))
+    DOCUMENT.range(&[&bucket.0.to_be_bytes()])
 }
 
 /// All documents of all buckets.
@@ -181,7 +157,7 @@ pub fn parse_document(key: &[u8]) -> Result<(EntryId, u8), Error> {
 /// The hint that the directory may have become empty.
 #[must_use]
 pub fn hint(dir: EntryId) -> Bytes {
-    build(&[&[HINT.prefix], &dir.0.to_be_bytes()])
+    HINT.key(&[&dir.0.to_be_bytes()])
 }
 
 /// The directory of a hint.
@@ -255,17 +231,13 @@ pub fn parse_upload(key: &[u8]) -> Result<(EntryId, String, UploadId), Error> {
 /// A part of an upload.
 #[must_use]
 pub fn part(upload: UploadId, number: u16) -> Bytes {
-    build(&[
-        &[PART.prefix],
-        &upload.0.to_be_bytes(),
-        &number.to_be_bytes(),
-    ])
+    PART.key(&[&upload.0.to_be_bytes(), &number.to_be_bytes()])
 }
 
 /// All parts of an upload.
 #[must_use]
 pub fn parts(upload: UploadId) -> KeyRange {
-    KeyRange::prefix(build(&[&[PART.prefix], &upload.0.to_be_bytes()]))
+    PART.range(&[&upload.0.to_be_bytes()])
 }
 
 /// Upload and number of a part's key.
@@ -286,19 +258,19 @@ pub fn parse_part(key: &[u8]) -> Result<(UploadId, u16), Error> {
 /// Key of the open facts about a catalog that was rebuilt or restored.
 #[must_use]
 pub fn rebuilt() -> Bytes {
-    build(&[&[REBUILT.prefix]])
+    REBUILT.key(&[])
 }
 
 /// The record of a blob.
 #[must_use]
 pub fn blob(blob: BlobId) -> Bytes {
-    build(&[&[BLOB.prefix], &blob.0.to_be_bytes()])
+    BLOB.key(&[&blob.0.to_be_bytes()])
 }
 
 /// The record of a sealed segment.
 #[must_use]
 pub fn segment(segment: BlobId) -> Bytes {
-    build(&[&[SEGMENT.prefix], &segment.0.to_be_bytes()])
+    SEGMENT.key(&[&segment.0.to_be_bytes()])
 }
 
 /// The segment whose record a key is; `None` for any other key.
@@ -311,11 +283,7 @@ pub fn segment_of(key: &[u8]) -> Option<BlobId> {
 /// The reference count of a blob (offset 0) or of a slot in a segment.
 #[must_use]
 pub fn references(blob: BlobId, offset: u64) -> Bytes {
-    build(&[
-        &[REFERENCES.prefix],
-        &blob.0.to_be_bytes(),
-        &offset.to_be_bytes(),
-    ])
+    REFERENCES.key(&[&blob.0.to_be_bytes(), &offset.to_be_bytes()])
 }
 
 /// Blob and offset of a reference count.
@@ -331,17 +299,13 @@ pub fn parse_references(key: &[u8]) -> Result<(BlobId, u64), Error> {
 /// The mark of a dead slot.
 #[must_use]
 pub fn dead(segment: BlobId, offset: u32) -> Bytes {
-    build(&[
-        &[DEAD.prefix],
-        &segment.0.to_be_bytes(),
-        &offset.to_be_bytes(),
-    ])
+    DEAD.key(&[&segment.0.to_be_bytes(), &offset.to_be_bytes()])
 }
 
 /// All dead slots of a segment.
 #[must_use]
 pub fn dead_in(segment: BlobId) -> KeyRange {
-    KeyRange::prefix(build(&[&[DEAD.prefix], &segment.0.to_be_bytes()]))
+    DEAD.range(&[&segment.0.to_be_bytes()])
 }
 
 /// Segment and offset of a dead slot's mark.
@@ -357,14 +321,14 @@ pub fn parse_dead(key: &[u8]) -> Result<(BlobId, u32), Error> {
 /// A blob to be freed, queued at `time` (nanoseconds since the epoch).
 #[must_use]
 pub fn free(time: u64, blob: BlobId) -> Bytes {
-    build(&[&[FREE.prefix], &time.to_be_bytes(), &blob.0.to_be_bytes()])
+    FREE.key(&[&time.to_be_bytes(), &blob.0.to_be_bytes()])
 }
 
 /// Blobs queued to be freed before `time`, oldest first.
 #[must_use]
 pub fn free_before(time: u64) -> KeyRange {
     KeyRange {
-        to: build(&[&[FREE.prefix], &time.to_be_bytes()]),
+        to: FREE.key(&[&time.to_be_bytes()]),
         ..FREE.keys()
     }
 }
@@ -382,7 +346,7 @@ pub fn parse_free(key: &[u8]) -> Result<(u64, BlobId), Error> {
 /// A blob that waits for repair.
 #[must_use]
 pub fn repair(blob: BlobId) -> Bytes {
-    build(&[&[REPAIR.prefix], &blob.0.to_be_bytes()])
+    REPAIR.key(&[&blob.0.to_be_bytes()])
 }
 
 /// Range of all blobs that wait for repair, from a blob on.
@@ -404,14 +368,14 @@ pub fn parse_blob(key: &[u8]) -> Result<BlobId, Error> {
 /// All records of table [`BLOB`] or [`SEGMENT`], from a blob on.
 #[must_use]
 pub fn encodings(table: Table, from: BlobId) -> KeyRange {
-    let first = build(&[&[table.prefix], &from.0.to_be_bytes()]);
+    let first = table.key(&[&from.0.to_be_bytes()]);
     table.keys().starting(&first)
 }
 
 /// Key of a record that the store keeps about a disk. The number `what` distinguishes its records.
 #[must_use]
 pub fn disk(disk: DiskId, what: u8) -> Bytes {
-    build(&[&[DISK.prefix], &disk.0.to_be_bytes(), &[what]])
+    DISK.key(&[&disk.0.to_be_bytes(), &[what]])
 }
 
 /// All that is kept about disks.
@@ -437,37 +401,37 @@ pub fn parse_disk(key: &[u8]) -> Result<(DiskId, u8), Error> {
 /// How far some background work is.
 #[must_use]
 pub fn work(what: u8) -> Bytes {
-    build(&[&[WORK.prefix, what]])
+    WORK.key(&[&[what]])
 }
 
 /// A counter; see [`crate::record::Counter`] for the kinds.
 #[must_use]
 pub fn counter(kind: u8, id: u64) -> Bytes {
-    build(&[&[COUNTER.prefix, kind], &id.to_be_bytes()])
+    COUNTER.key(&[&[kind], &id.to_be_bytes()])
 }
 
 /// A reservation of ids.
 #[must_use]
 pub fn ids(kind: u8) -> Bytes {
-    build(&[&[IDS.prefix, kind]])
+    IDS.key(&[&[kind]])
 }
 
 /// A tenant by name.
 #[must_use]
 pub fn tenant(name: &str) -> Bytes {
-    build(&[&[TENANT.prefix], name.as_bytes()])
+    TENANT.key(&[name.as_bytes()])
 }
 
 /// A user by name.
 #[must_use]
 pub fn user(tenant: TenantId, name: &str) -> Bytes {
-    build(&[&[USER.prefix], &tenant.0.to_be_bytes(), name.as_bytes()])
+    USER.key(&[&tenant.0.to_be_bytes(), name.as_bytes()])
 }
 
 /// All users of a tenant.
 #[must_use]
 pub fn users(tenant: TenantId) -> KeyRange {
-    KeyRange::prefix(build(&[&[USER.prefix], &tenant.0.to_be_bytes()]))
+    USER.range(&[&tenant.0.to_be_bytes()])
 }
 
 /// All users of all tenants.
@@ -479,11 +443,7 @@ pub fn all_users() -> KeyRange {
 /// Key of a group, role or policy of a tenant by name; `kind` distinguishes the three.
 #[must_use]
 pub fn identity(kind: u8, tenant: TenantId, name: &str) -> Bytes {
-    build(&[
-        &[IDENTITY.prefix, kind],
-        &tenant.0.to_be_bytes(),
-        name.as_bytes(),
-    ])
+    IDENTITY.key(&[&[kind], &tenant.0.to_be_bytes(), name.as_bytes()])
 }
 
 /// Range of the keys of a kind whose names begin with `prefix`.
@@ -495,13 +455,13 @@ pub fn identities(kind: u8, tenant: TenantId, prefix: &str) -> KeyRange {
 /// Key of a user by an attribute that no two users of the deployment share.
 #[must_use]
 pub fn user_by(kind: u8, value: &[u8]) -> Bytes {
-    build(&[&[IDENTITY.prefix, kind], value])
+    IDENTITY.key(&[&[kind], value])
 }
 
 /// An access key by its public part.
 #[must_use]
 pub fn access_key(access: &str) -> Bytes {
-    build(&[&[ACCESS_KEY.prefix], access.as_bytes()])
+    ACCESS_KEY.key(&[access.as_bytes()])
 }
 
 /// All access keys.

@@ -4,7 +4,7 @@
 //! a line here, functions for its keys in [`crate::keys`], and its description in
 //! docs/formats/catalog.md.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::key_range::KeyRange;
 
@@ -32,7 +32,23 @@ impl Table {
     /// All keys of the table.
     #[must_use]
     pub fn keys(self) -> KeyRange {
-        KeyRange::prefix(Bytes::copy_from_slice(&[self.prefix]))
+        self.range(&[])
+    }
+
+    /// A key of the table.
+    pub(crate) fn key(self, parts: &[&[u8]]) -> Bytes {
+        let len = parts.iter().map(|part| part.len()).sum::<usize>();
+        let mut key = BytesMut::with_capacity(1 + len);
+        key.put_u8(self.prefix);
+        for part in parts {
+            key.put_slice(part);
+        }
+        key.freeze()
+    }
+
+    /// The keys of the table that begin with these parts.
+    pub(crate) fn range(self, parts: &[&[u8]]) -> KeyRange {
+        KeyRange::prefix(self.key(parts))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Counters, and the scopes that they count for.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use dewar_kv::KvRead;
 use dewar_types::{BlobId, EntryId, Error, GroupId, TenantId, UserId};
 
@@ -33,9 +33,8 @@ impl CounterScope {
     /// Key of the quota of the scope.
     #[must_use]
     pub fn quota_key(self) -> Bytes {
-        let mut key = BytesMut::from(&Counter::Bytes(self).key()[..]);
-        key[0] = QUOTA.prefix;
-        key.freeze()
+        let counter = Counter::Bytes(self).key();
+        QUOTA.key(&[counter.get(1..).unwrap_or_default()])
     }
 
     /// The scope that a quota's key names.
