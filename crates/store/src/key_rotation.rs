@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_auth::{MasterKeyId, MasterKeys, wrapped_with};
+use dewar_auth::{MasterKeyId, MasterKeys};
+use dewar_iam::Accounts;
 use dewar_meta::kv::{Batch, CommitError, Precondition, ReadValue, Scan};
 use dewar_meta::ns::keys;
 use dewar_meta::ns::record::{EncryptionRecord, Entry, Record as _, UploadRecord, VersionRecord};
@@ -26,7 +27,6 @@ use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
 use tokio::time::Instant;
 
-use crate::accounts::{KeyRecord, decode};
 use crate::{Inner, SharedStore, Store, encryption};
 
 /// Records read in one scan; few in tests, so that they span pages.
@@ -102,12 +102,7 @@ fn look(key: &[u8], value: &[u8]) -> Result<WrappedSecret> {
         id.map_or(WrappedSecret::Nothing, WrappedSecret::Under)
     };
     Ok(match key.first() {
-        Some(&keys::ACCESS_KEY) => {
-            let record: KeyRecord = decode(value)?;
-            let id = wrapped_with(&record.secret)
-                .map_err(|error| Error::with_source(ErrorKind::Corrupt, "an access key", error))?;
-            WrappedSecret::Under(id)
-        }
+        Some(&keys::ACCESS_KEY) => WrappedSecret::Under(Accounts::wrapped_under(value)?),
         Some(&keys::UPLOAD) => of(UploadRecord::from_value(key, value)?.encryption.as_ref()),
         Some(&keys::ENTRY) => match Entry::from_value(key, value)? {
             Entry::File(file) => of(file.current.encryption.as_ref()),

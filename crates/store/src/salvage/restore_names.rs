@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dewar_auth::User;
 use dewar_checksum::DigestSet;
 use dewar_data::segment::SegmentRecord;
+use dewar_iam::NewUser;
 use dewar_meta::ns::record::{ContentCopy, ETag, Extent};
 use dewar_meta::ns::{
     Actor, Bucket, Condition, CopyOptions, DataChanges, FileLookup, NewBucket, NewPart, NewUpload,
@@ -25,7 +26,6 @@ use parking_lot::Mutex;
 
 use super::report::{Finding, SalvageReporter, SalvageTotals};
 use crate::SharedStore;
-use crate::accounts::NewUser;
 use crate::info::full_checksum;
 use crate::salvage_header::{PartOf, SalvageHeader};
 

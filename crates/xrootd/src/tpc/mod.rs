@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use crate::measure::Meter;
 use dewar_env::BoxFuture;
-pub(crate) use dewar_store::fair_share;
+pub(crate) use dewar_auth::fair_share;
 use dewar_xrootd_client::{Resolver, TlsConfig};
 
 pub use allow_list::{AllowList, AllowRule};
