@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use dewar_auth::token::Issuer;
 use dewar_auth::{AccessKey, Bounds, User};
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::Batch;
 use dewar_types::{Timestamp, UserId};
 
 use crate::record::{BY_EMAIL, BY_ID, GROUP, GROUP_BY_ID, KEYS_BY_USER, POLICY, ROLE};
@@ -220,10 +220,7 @@ impl BearerCache {
     }
 
     /// Takes out some, by the user, the scopes and the last use.
-    fn extract(
-        &mut self,
-        which: impl Fn(&User, &[AccountScope], &LastUse) -> bool,
-    ) -> Self {
+    fn extract(&mut self, which: impl Fn(&User, &[AccountScope], &LastUse) -> bool) -> Self {
         let taken = self.found.extract_if(.., |_, (one, _)| {
             which(&one.user, &one.scopes, &one.last_use)
         });

@@ -62,11 +62,11 @@ use dewar_data::blob::{BlobCounts, BlobStore};
 use dewar_data::segment::Segments;
 use dewar_env::{Env, Space};
 use dewar_iam::Accounts;
-use dewar_meta::ns::Tree;
+use dewar_namespace::Tree;
 use dewar_types::{DiskId, Layout, Result};
 
 pub use blob_table::{BlobTable, JournalPin};
-pub use dewar_meta::ns::UploadUsage;
+pub use dewar_namespace::UploadUsage;
 pub use digests::DigestLimits;
 pub use encryption::{BucketEncryption, CustomerKey, Encryption, EncryptionMode};
 pub use get::Download;

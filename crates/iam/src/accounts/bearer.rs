@@ -5,7 +5,6 @@
 //! what the issuer's rules make of it. Either way bucket policies have their say, and what denies
 //! denies.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dewar_auth::token::{BasePath, Issuer, MappingTarget, SKEW_SECS, TokenError, VerifiedToken};
@@ -13,16 +12,16 @@ use dewar_auth::{
     Bounds, Caller, CredentialError, IDENTITY_POLICY_BYTES_MAX, Limit, Origin, Policy, PolicyKind,
     User, UserKind, UserPolicies, UserPolicy,
 };
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 
+use super::policies::PolicyCollection;
 use super::{Accounts, PolicyHolderKind, refused};
-use crate::cache::{AccountScope, CACHED_MAX, LastUse};
+use crate::cache::{AccountScope, CachedBearer, LastUse};
 use crate::claims::{ClaimLimits, ClaimRank, SelectedClaims, claims_of, keep};
 use crate::names::{folded, is_of};
 use crate::record::{GROUP, GroupRecord};
 use crate::token_digest::{Digest, digest_of, token_name};
-use super::policies::PolicyCollection;
 
 /// The identity that a token maps to, and the reasons why it is not another.
 #[derive(Clone, Debug)]
@@ -70,7 +69,8 @@ impl Accounts {
         let found = self.bearer_proven(token, digest, origin).await;
         if let Err(error) = &found {
             let (named, why) = (token_name(&digest), error.to_string());
-            self.authorizer.record_refused_login(origin, "token", Some(&named), &why);
+            self.authorizer
+                .record_refused_login(origin, "token", Some(&named), &why);
         }
         found
     }

@@ -15,9 +15,9 @@ use dewar_auth::token::Issuer;
 use dewar_auth::{
     BucketPolicy, IDENTITY_POLICY_BYTES_MAX, Policy, PolicyKind, STORED_POLICY_BYTES_MAX, User,
 };
-use dewar_meta::kv::{Batch, Scan};
-use dewar_meta::ns::keys as catalog;
-use dewar_meta::ns::record::{DirRecord, DocumentKind, DocumentRecord, Record as _};
+use dewar_catalog::keys as catalog;
+use dewar_catalog::record::{DirRecord, DocumentKind, DocumentRecord, Record as _};
+use dewar_kv::{Batch, Scan};
 use dewar_types::{EntryId, Result, TenantId, UserId};
 
 use super::Accounts;

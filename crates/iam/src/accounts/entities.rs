@@ -1,19 +1,21 @@
 //! Groups and roles.
 
 use dewar_auth::{Policy, PolicyKind, User};
-use dewar_meta::kv::{Batch, Precondition};
-use dewar_meta::ns::keys as catalog;
-use dewar_meta::ns::record::{Counter, CounterScope};
+use dewar_catalog::keys as catalog;
+use dewar_catalog::record::{Counter, CounterScope};
+use dewar_kv::{Batch, Precondition};
 use dewar_types::{Error, ErrorKind, GroupId, Result, TenantId, TenantName, Timestamp};
 use minicbor::{Decode, Encode};
 
+use super::Accounts;
 use super::keys::shown;
 use super::limits::{EntityKind, exceeded};
 use super::references::{group_key, group_place};
 use super::users::{bare, user_key};
-use super::Accounts;
 use crate::names::{account_of, check_name, check_path, designation, exists, folded, is_of, none};
-use crate::record::{AttachedPolicies, GROUP, GroupRecord, ROLE, RoleRecord, UserRecord, decode, encode};
+use crate::record::{
+    AttachedPolicies, GROUP, GroupRecord, ROLE, RoleRecord, UserRecord, decode, encode,
+};
 
 /// Most groups of a user.
 const GROUPS_MAX: usize = 32;
@@ -238,7 +240,7 @@ impl Accounts {
                     max: 0,
                 });
             }
-            let limits = catalog::quota(scope);
+            let limits = scope.quota_key();
             batch.require.push(Precondition::Empty {
                 to: catalog::just_after(&limits),
                 from: limits,
@@ -251,7 +253,7 @@ impl Accounts {
     /// Refuses to remove a group that has limits, or to which objects are charged.
     async fn check_nothing_charged(&self, scope: CounterScope, name: &str) -> Result<()> {
         let usage = self.catalog.usage(scope).await?;
-        let limits = self.catalog.kv().get(&catalog::quota(scope)).await?;
+        let limits = self.catalog.kv().get(&scope.quota_key()).await?;
         let why = if limits.value.is_some() {
             "limits: `dewar quota remove` first".to_owned()
         } else if usage.objects > 0 || usage.bytes > 0 {

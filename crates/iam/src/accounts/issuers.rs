@@ -6,12 +6,12 @@ use std::sync::Arc;
 use dewar_auth::token::{
     BasePath, Issuer, KeySet, MappingRule, MappingTarget, check_url, origin_of, provider_name,
 };
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::Batch;
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
-use super::keys::shown;
 use super::Accounts;
+use super::keys::shown;
 use crate::names::{exists, none};
 use crate::record::{ISSUER, ISSUER_KEYS, IssuerRecord, RuleRecord, decode, encode};
 

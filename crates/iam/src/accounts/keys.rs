@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use dewar_auth::{AccessKey, MasterKeyId, Secret, User, wrapped_with};
-use dewar_meta::kv::{Batch, CommitError};
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::{Batch, CommitError};
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
-use super::users::user_key;
 use super::Accounts;
+use super::limits::exceeded;
+use super::users::user_key;
 use crate::cache::{CachedKey, CachedUser, LastUse};
 use crate::names::{designation, exists, none};
-use crate::record::{KeyRecord, ShareRecord, UserRecord, decode, encode};
-use super::limits::exceeded;
+use crate::record::{KEYS_BY_USER, KeyRecord, ShareRecord, UserRecord, decode, encode};
 
 /// Characters of an access key that is made up.
 const KEY_CHARS: usize = 20;
@@ -268,7 +268,9 @@ impl Accounts {
         let context = context(&id);
         let secret = self.master.unwrap_secret(&context, &record.secret);
         let secret = secret.map_err(failed)?;
-        let wrapped = self.master.wrap(&*self.catalog.env().rng, &context, &secret);
+        let wrapped = self
+            .master
+            .wrap(&*self.catalog.env().rng, &context, &secret);
         record.secret = wrapped.map_err(failed)?;
         Ok(encode(&record))
     }

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use dewar_auth::token::{Claims, Issuer, MappingRule, MappingTarget, VerifiedToken};
 use dewar_auth::{Caller, TokenFacts};
-use dewar_meta::ns::{Tenant, keys as catalog};
+use dewar_catalog::{Tenant, keys as catalog};
 use dewar_types::{ErrorKind, Result, TenantId, TenantName, Timestamp};
 
 use super::tests::{ALLOW, issuer};
-use super::{AssumeRole, IssuedSession, MacaroonRequest, NewIssuer, NewUser, PolicyHolder, PolicyHolderKind, RoleChange};
+use super::{
+    AssumeRole, IssuedSession, MacaroonRequest, NewIssuer, NewUser, PolicyHolder, PolicyHolderKind,
+    RoleChange,
+};
 use crate::record::POLICY;
 use crate::tests::{Rig, TestBucket, origin, run};
 
@@ -52,7 +55,9 @@ impl Logins {
         };
         let put = accounts.put_policy(&role, "p", ALLOW).await;
         put.expect("put");
-        let first = rig.bucket(&Tenant::default_tenant(), "first", &rig.ann).await;
+        let first = rig
+            .bucket(&Tenant::default_tenant(), "first", &rig.ann)
+            .await;
         Self { rig, issuer, first }
     }
 
@@ -129,10 +134,7 @@ fn no_deny_is_lost_because_a_login_says_much() {
         for groups in [1, 120] {
             let suspended = login(groups, &["/suspended"], 0);
             let caller = logins.with_session(&suspended).await;
-            assert!(
-                !logins.may_read(&caller),
-                "{groups} groups, suspended"
-            );
+            assert!(!logins.may_read(&caller), "{groups} groups, suspended");
             let caller = logins.with_session(&login(groups, &[], 0)).await;
             assert!(logins.may_read(&caller), "{groups} groups");
         }
@@ -156,10 +158,7 @@ fn a_policy_that_comes_after_the_session_fails_closed() {
         let complete = logins.with_session(&small).await;
         logins.set_policy(Some(NOT_SUSPENDED)).await;
         assert!(!logins.may_read(&before), "nobody knows its groups");
-        assert!(
-            logins.may_read(&complete),
-            "all of its claims are there"
-        );
+        assert!(logins.may_read(&complete), "all of its claims are there");
         let after = logins.with_session(&large).await;
         assert!(logins.may_read(&after));
         // Names that are not asked for any more take no room.
@@ -224,7 +223,9 @@ fn claims_that_strangers_name_refuse_no_session() {
         assert_eq!(ranks().await, [Unnamed, Unnamed, Required]);
 
         // A bucket of another account: its policy counts as far as there is room for it.
-        let mut theirs = rig.bucket(&Tenant::default_tenant(), "theirs", &rig.bob).await;
+        let mut theirs = rig
+            .bucket(&Tenant::default_tenant(), "theirs", &rig.bob)
+            .await;
         let everybody = r#""Principal":"*","#;
         let text = names_claims(["profile".to_owned()], "arn:aws:s3:::theirs/*", everybody);
         rig.set_policy(&mut theirs, Some(&text)).await;
@@ -322,16 +323,13 @@ fn a_macaroon_of_a_login_never_may_more_than_the_login() {
         };
         let rules = vec![rule("sub", "bob"), rule("team", "x")];
         let mut logins = Logins::new(33, rules).await;
-        let accounts = &logins.rig.accounts;
         logins.set_policy(Some(NOT_SUSPENDED)).await;
+        let accounts = &logins.rig.accounts;
         let comes_with = async |text: &str| accounts.bearer_of(text, origin()).await;
         for groups in [1, 120] {
             let text = logins.macaroon(&login(groups, &["/suspended"], 3900)).await;
             let caller = comes_with(&text.expect("given")).await.expect("taken");
-            assert!(
-                !logins.may_read(&caller),
-                "{groups} groups, suspended"
-            );
+            assert!(!logins.may_read(&caller), "{groups} groups, suspended");
             let text = logins.macaroon(&login(groups, &[], 3900)).await;
             let caller = comes_with(&text.expect("given")).await.expect("taken");
             assert!(logins.may_read(&caller), "{groups} groups");

@@ -15,10 +15,10 @@ use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 use serde_json::{Map, Value};
 
 use super::bearer::check_wire;
+use super::sessions::capabilities_of;
 use super::{Accounts, refused};
 use crate::cache::AccountScope;
 use crate::claims::{Claim, keep};
-use super::sessions::capabilities_of;
 
 /// What macaroons last where nobody says, and at most, in seconds.
 const SECONDS_DEFAULT: u64 = 3600;

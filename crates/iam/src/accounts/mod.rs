@@ -47,10 +47,9 @@ use bytes::Bytes;
 use dewar_auth::{
     AccessKey, Authorizer, Caller, CredentialError, CredentialStore, MasterKeys, Origin,
 };
+use dewar_catalog::{Actor, Catalog, Tenant, keys as catalog};
 use dewar_env::BoxFuture;
-use dewar_meta::kv::{Batch, CommitError, Kv, Precondition, Scan, Seq, resolve_unknown_commit};
-use dewar_meta::ns::keys as catalog;
-use dewar_meta::ns::{Actor, Catalog, Tenant};
+use dewar_kv::{Batch, CommitError, Kv, Precondition, Scan, Seq, resolve_unknown_commit};
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
 use minicbor::{Decode, Encode};
 use parking_lot::RwLock;

@@ -4,19 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use dewar_auth::{User, UserPolicies, UserPolicy};
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::Batch;
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, Timestamp, UserId};
 
+use super::entities::own_of;
 use super::limits::{EntityKind, exceeded, policy_chars};
+use super::references::dangling;
 use super::users::{bare, default_tenant, user_key};
 use super::{Accounts, aws_policy, is_aws_policy};
 use crate::cache::AccountScope;
 use crate::compiled_policies::{PolicyOwner, compile};
 use crate::names::{account_of, check_name, check_path, exists, folded, is_of, none};
-use crate::record::{AttachedPolicies, GROUP, GroupRecord, POLICY, PolicyRecord, PolicyVersionRecord, ROLE, RoleRecord, UserRecord, encode};
-use super::entities::own_of;
-use super::references::dangling;
+use crate::record::{
+    AttachedPolicies, GROUP, GroupRecord, POLICY, PolicyRecord, PolicyVersionRecord, ROLE,
+    RoleRecord, UserRecord, encode,
+};
 
 /// Most policies of one kind on a user, group or role.
 const HELD_MAX: usize = 32;

@@ -11,7 +11,10 @@ use dewar_auth::token::Issuer;
 use dewar_env::BoxFuture;
 use dewar_types::{ErrorKind, Result, TenantName, UserId};
 
-use super::{Accounts, AssumeRole, FederationConfig, FetchKeys, IssuedSession, NewIssuer, NewUser, ProviderChange, ProviderOwner, RevokeTarget, RoleChange, WebIdentity};
+use super::{
+    Accounts, AssumeRole, FederationConfig, FetchKeys, IssuedSession, NewIssuer, NewUser,
+    ProviderChange, ProviderOwner, RevokeTarget, RoleChange, WebIdentity,
+};
 use crate::tests::{Rig, origin, run};
 
 const URL: &str = "https://idp.example.org/realms/lab";

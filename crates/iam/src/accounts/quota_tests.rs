@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::{AccessKey, CredentialStore as _};
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::keys as catalog;
-use dewar_meta::ns::record::{Counter, CounterScope};
+use dewar_catalog::keys as catalog;
+use dewar_catalog::record::{Counter, CounterScope};
+use dewar_kv::Batch;
 use dewar_types::{ErrorKind, GroupId, Result, TenantName};
 
 use super::keys::key_of_user;
@@ -561,7 +561,7 @@ fn a_group_that_is_charged_or_limited_is_not_removed() {
         add(Counter::Bytes(scope), 10).await;
         assert!(refusal().await.contains("0 objects"));
         add(Counter::Bytes(scope), -10).await;
-        let limits = catalog::quota(scope);
+        let limits = scope.quota_key();
         let batch = Batch {
             puts: vec![(limits.clone(), Bytes::from_static(b"limits"))],
             ..Batch::default()

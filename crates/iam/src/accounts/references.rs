@@ -12,15 +12,15 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::Batch;
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName};
 use parking_lot::Mutex;
 
+use super::users::user_key;
 use super::{Accounts, TRIES};
 use crate::names::{folded, is_of, none};
 use crate::record::{GROUP, GROUP_BY_ID, GroupRecord, IdIndexRecord, UserRecord, decode, encode};
-use super::users::user_key;
 
 /// Something that is referred to and is not there.
 pub(super) fn dangling(source: &str, what: &str, name: &str) -> Error {

@@ -12,17 +12,17 @@ use dewar_auth::{
     ALL_CLAIMS_OMITTED, AccessKey, Bounds, CredentialError, Limit, SESSION_KEY_PREFIX, Session,
     SessionKind, TokenFacts, User, UserKind, UserPolicies,
 };
-use dewar_meta::kv::{Batch, CommitError};
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::{Batch, CommitError};
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
 use super::policies::PolicyCollection;
 use super::{Accounts, PolicyHolderKind, refused};
 use crate::cache::{AccountScope, CachedSession, CachedUser, LastUse};
+use crate::compiled_policies::PolicyOwner;
 use crate::names::{folded, is_of};
 use crate::record::{REVOKED, ROLE, RevokedRecord, RoleRecord, decode, encode};
 use crate::token_digest::digest_of;
-use crate::compiled_policies::PolicyOwner;
 
 /// For how long revoking is remembered: sessions last half a day, chains of them some hours more.
 const REMEMBERED_SECS: u64 = 7 * 24 * 3600;

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dewar_auth::{Bounds, Caveats, Limit, Secret};
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::Batch;
 use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, Result, TenantName, Timestamp, UserId};
 
-use super::keys::{key_of_user, shown};
 use super::Accounts;
+use super::keys::{key_of_user, shown};
 use crate::names::none;
 use crate::record::{KeyRecord, ShareRecord, decode};
 

@@ -14,12 +14,12 @@ use dewar_auth::{
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
 use super::bearer::{MappedIdentity, check_wire, claims_in_memory, not_taken};
+use super::claim_names::ReferencedClaims;
 use super::{Accounts, Role, aws_policy, is_aws_policy, refused};
 use crate::claims::{SelectedClaims, claims_of, keep};
 use crate::record::ROLE;
-use crate::token_digest::{digest_of, token_name};
-use super::claim_names::ReferencedClaims;
 use crate::record::RoleRecord;
+use crate::token_digest::{digest_of, token_name};
 
 /// Seconds that sessions last.
 const DURATION: std::ops::RangeInclusive<u32> = 900..=43_200;

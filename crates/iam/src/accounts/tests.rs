@@ -5,18 +5,19 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_auth::Action;
 use dewar_auth::token::{Issuer, MappingRule, MappingTarget};
+use dewar_catalog::keys as catalog;
 use dewar_env::BoxFuture;
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::keys as catalog;
+use dewar_kv::Batch;
 use dewar_types::{ErrorKind, Result, TenantId, TenantName};
 use tokio::time::{Instant, sleep};
 
-use super::users::user_key;
-use super::{Accounts, AssumeRole, FetchKeys, NewIssuer, NewUser, PolicyHolder, PolicyHolderKind, RoleChange, UserChange};
-use crate::record::{GROUP, IssuerKeysRecord, POLICY, UserRecord, decode, encode};
 use super::references::group_key;
+use super::users::user_key;
+use super::{
+    Accounts, FetchKeys, NewIssuer, NewUser, PolicyHolder, PolicyHolderKind, RoleChange, UserChange,
+};
+use crate::record::{GROUP, IssuerKeysRecord, POLICY, UserRecord, decode, encode};
 use crate::tests::{Rig, run};
 
 pub(super) const ALLOW: &str =
@@ -199,7 +200,11 @@ fn a_rename_is_one_batch() {
         let before = accounts.catalog.kv().last_sequence();
         let moved = accounts.change_group(&none, "ann/suspended", Some("ann/blocked"), Some("/x/"));
         moved.await.expect("renamed");
-        assert_eq!(accounts.catalog.kv().last_sequence(), before + 1, "the group");
+        assert_eq!(
+            accounts.catalog.kv().last_sequence(),
+            before + 1,
+            "the group"
+        );
         assert_eq!(
             accounts
                 .members(&none, "ann/blocked")
@@ -222,7 +227,11 @@ fn a_rename_is_one_batch() {
             .change_user("ann/a", change)
             .await
             .expect("renamed");
-        assert_eq!(accounts.catalog.kv().last_sequence(), before + 1, "the user");
+        assert_eq!(
+            accounts.catalog.kv().last_sequence(),
+            before + 1,
+            "the user"
+        );
         let found = accounts.lookup(&key).await.expect("read").expect("valid");
         assert_eq!(found.user.name, "ann/z");
         assert_eq!(found.user.policies.iter().count(), 1);
@@ -304,7 +313,13 @@ fn what_is_referred_to_and_is_not_there_fails_the_lookup() {
         ];
         accounts.lookup(&key).await.expect("read").expect("valid");
         for record in kept {
-            let value = accounts.catalog.kv().get(&record).await.expect("read").value;
+            let value = accounts
+                .catalog
+                .kv()
+                .get(&record)
+                .await
+                .expect("read")
+                .value;
             let value = value.expect("there");
             write(accounts, Vec::new(), vec![record.clone()]).await;
             let error = accounts.lookup(&key).await.expect_err("closed");
@@ -315,7 +330,13 @@ fn what_is_referred_to_and_is_not_there_fails_the_lookup() {
         }
         // A policy whose default version is not there.
         let record = catalog::identity(POLICY, tenant, "ann/p");
-        let value = accounts.catalog.kv().get(&record).await.expect("read").value;
+        let value = accounts
+            .catalog
+            .kv()
+            .get(&record)
+            .await
+            .expect("read")
+            .value;
         let mut policy: crate::record::PolicyRecord =
             decode(&value.expect("there")).expect("a record");
         policy.default = 7;
@@ -679,7 +700,16 @@ fn keys_that_come_too_late_are_nobodys() {
         learned.expect("learned");
         let found = accounts.key_standing(&again).await.expect("read");
         assert_eq!((found.keys, found.fetched.is_some()), (1, true));
-        assert!(accounts.catalog.kv().get(&key).await.expect("read").value.is_some());
+        assert!(
+            accounts
+                .catalog
+                .kv()
+                .get(&key)
+                .await
+                .expect("read")
+                .value
+                .is_some()
+        );
     });
 }
 
@@ -704,7 +734,11 @@ fn keys_that_are_fetched_again_clear_nothing() {
         let written = accounts.catalog.kv().last_sequence();
         let learned = accounts.learn_keys(&issuer, set.as_bytes()).await;
         learned.expect("learned");
-        assert_eq!(accounts.catalog.kv().last_sequence(), written, "nothing is written");
+        assert_eq!(
+            accounts.catalog.kv().last_sequence(),
+            written,
+            "nothing is written"
+        );
         // They are fresh all the same, and what would be too old after a restart is written again.
         let found = accounts.key_standing(&issuer).await.expect("read");
         assert_eq!(found.fetched, Some(accounts.catalog.env().clock.now()));

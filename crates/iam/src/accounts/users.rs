@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_auth::{Caller, CredentialError, Origin, User};
-use dewar_meta::kv::{Batch, Precondition};
-use dewar_meta::ns::Tenant;
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::{Tenant, keys as catalog};
+use dewar_kv::{Batch, Precondition};
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
 
+use super::limits::EntityKind;
 use super::{Accounts, TRIES, refused};
 use crate::cache::{AccountScope, CachedUser};
 use crate::names::{account_of, check_name, check_path, designation, exists, folded, is_of, none};
 use crate::record::{BY_EMAIL, BY_ID, IdIndexRecord, UserRecord, decode, encode};
-use super::limits::EntityKind;
 
 /// Longest display name in bytes.
 const DISPLAY_NAME_BYTES_MAX: usize = 256;
@@ -76,6 +75,10 @@ impl Accounts {
         self.add_user_with(id, new).await
     }
 
+    /// Makes a user with an id that is given, such as one that salvage found.
+    ///
+    /// # Errors
+    /// As [`Accounts::make_user`].
     pub async fn add_user_with(&self, id: UserId, new: NewUser) -> Result<User> {
         check_name("user", &new.name)?;
         let tenant = self.make_tenant(&new.tenant).await?;
@@ -316,9 +319,7 @@ impl Accounts {
                 let moved = user_key(tenant, new);
                 batch.puts.extend(places(record));
                 if moved != key {
-                    batch
-                        .require
-                        .push(Precondition::absent(moved.clone()));
+                    batch.require.push(Precondition::absent(moved.clone()));
                     batch.puts.push((moved, encode(&*record)));
                     batch.deletes.push(key.clone());
                 }

@@ -97,9 +97,8 @@ impl Identities<'_> {
     }
 
     fn authorize(&self, action: Action, resource: Resource<'_>) -> Result<()> {
-        self.store
-            .inner
-            .audit
+        self.accounts
+            .authorizer
             .authorize(self.caller, action, resource, &self.details())
     }
 
@@ -629,11 +628,7 @@ impl Identities<'_> {
         let (folder, name) = rest
             .and_then(|rest| rest.rsplit_once('/'))
             .ok_or_else(none)?;
-        let policy = match self
-            .accounts()
-            .managed(&self.tenant, &self.full(name))
-            .await
-        {
+        let policy = match self.accounts.managed(&self.tenant, &self.full(name)).await {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(none()),
             found => found?,
         };

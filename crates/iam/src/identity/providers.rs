@@ -116,7 +116,7 @@ impl Identities<'_> {
         }
         let owner = self.provider_owner();
         let made = self
-            .accounts()
+            .accounts
             .make_provider(&owner, url, client_ids, thumbprints)
             .await?;
         Ok(self.provider_info(made))

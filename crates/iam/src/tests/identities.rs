@@ -7,7 +7,9 @@ use dewar_auth::{Action, Caller};
 use dewar_types::{Error, ErrorKind, Result, TenantName, UserId};
 
 use super::{Rig, origin, run};
-use crate::{AssumeRole, Identities, NewUser, PolicyHolder, PolicyHolderKind, RoleChange, UserChange};
+use crate::{
+    AssumeRole, Identities, NewUser, PolicyHolder, PolicyHolderKind, RoleChange, UserChange,
+};
 
 const ALLOW: &str =
     r#"{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"s3:*","Resource":"*"}}"#;
@@ -491,7 +493,9 @@ fn a_user_called_like_its_account_gets_no_key_of_the_account() {
         assert_eq!(site.keys("ann").await, 1);
         // The root has its own in its own hands.
         let ann = site
-            .rig.accounts.identities(&site.rig.ann)
+            .rig
+            .accounts
+            .identities(&site.rig.ann)
             .await
             .expect("a user");
         for name in [None, Some(root.as_str())] {
@@ -571,7 +575,12 @@ fn a_session_of_a_role_is_not_the_user_of_its_name() {
             .expect("put");
         let session = accounts.as_role(none(), "ann/Target", "session").await;
         let session = Caller::for_user(session.expect("read").expect("there"));
-        let iam = site.rig.accounts.identities(&session).await.expect("a role");
+        let iam = site
+            .rig
+            .accounts
+            .identities(&session)
+            .await
+            .expect("a role");
         let error = iam.create_key(None).await.expect_err("no user");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert_eq!(site.keys("ann/Target").await, 1);
@@ -718,7 +727,9 @@ fn a_trust_policy_names_users_for_good() {
             r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{{"AWS":"{user}"}}}}]}}"#
         );
         let iam = site
-            .rig.accounts.identities(&site.rig.ann)
+            .rig
+            .accounts
+            .identities(&site.rig.ann)
             .await
             .expect("a user");
         let change = RoleChange {

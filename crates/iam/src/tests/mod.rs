@@ -2,20 +2,20 @@
 
 mod identities;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dewar_auth::{
-    Action, BucketAccess, BucketPolicy, Caller, CredentialStore as _, Details,
-    MasterKeys, Origin, Policy, PolicyKind, Resource, STORED_POLICY_BYTES_MAX, explain,
+    Action, BucketAccess, BucketPolicy, Caller, CredentialStore as _, Details, MasterKeys, Origin,
+    Policy, PolicyKind, Resource, STORED_POLICY_BYTES_MAX, explain,
 };
-use dewar_env::disk::sim::SimWorld;
-use dewar_meta::kv::{Batch, Kv, MemoryKv};
-use dewar_meta::ns::keys as catalog;
-use dewar_meta::ns::record::{
+use dewar_catalog::record::{
     DirRecord, DocumentKind, DocumentRecord, EntryAttributes, Record as _,
 };
-use dewar_meta::ns::Tenant;
-use dewar_types::{EntryId, Timestamp, UserId, VersionId};
+use dewar_catalog::{Actor, Catalog, Tenant, keys as catalog};
+use dewar_env::disk::sim::SimWorld;
+use dewar_kv::{Batch, Kv, MemoryKv};
+use dewar_types::{EntryId, TenantName, Timestamp, UserId, VersionId};
 
 use crate::Accounts;
 
@@ -31,16 +31,17 @@ impl Rig {
         let env = SimWorld::new(seed).env();
         let kv: Arc<dyn Kv> = Arc::new(MemoryKv::new());
         let master = Arc::new(MasterKeys::generate(&*env.rng));
-        let tree = dewar_meta::ns::Tree::open(kv, env, 1).await;
-        let catalog = tree.expect("opened").catalog();
+        let catalog = Catalog::new(kv, env, 1);
+        let actor = Actor {
+            user: UserId(0),
+            principal: "",
+        };
+        let made = catalog.create_tenant(&actor, &TenantName::default()).await;
+        made.expect("made");
         let accounts = Accounts::new(catalog, master, Arc::default());
         let ann = user(&accounts, "ann", 10).await;
         let bob = user(&accounts, "bob", 11).await;
-        Self {
-            accounts,
-            ann,
-            bob,
-        }
+        Self { accounts, ann, bob }
     }
 
     /// Makes a bucket, as far as accounts know buckets.
@@ -52,7 +53,7 @@ impl Rig {
             mode: 0o755,
             mtime: Timestamp(0),
             ctime: Timestamp(0),
-            xattrs: Default::default(),
+            xattrs: BTreeMap::new(),
         };
         let id = attributes.id;
         let record = DirRecord {
@@ -106,7 +107,12 @@ impl Rig {
     }
 
     pub(crate) async fn write(&self, batch: Batch) {
-        self.accounts.catalog.kv().commit(batch).await.expect("committed");
+        self.accounts
+            .catalog
+            .kv()
+            .commit(batch)
+            .await
+            .expect("committed");
     }
 }
 

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use dewar_auth::{Action, Caller, User};
-use dewar_iam::{Group, Identities, POLICY_VERSIONS_MAX, PolicyHolder, PolicyHolderKind, Role, RoleChange};
+use dewar_iam::{
+    Group, Identities, POLICY_VERSIONS_MAX, PolicyHolder, PolicyHolderKind, Role, RoleChange,
+};
 use dewar_store::Store;
 use dewar_types::{Error, ErrorKind, Timestamp};
 use http::StatusCode;

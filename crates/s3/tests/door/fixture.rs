@@ -7,11 +7,11 @@ use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
 use dewar_env::disk::sim::SimWorld;
-use dewar_meta::kv::Kv;
-use dewar_meta::kv::memory::MemoryKv;
-use dewar_meta::ns::Tree;
-use dewar_s3::{Door, DoorConfig};
 use dewar_iam::{FederationConfig, UserChange};
+use dewar_kv::Kv;
+use dewar_kv::memory::MemoryKv;
+use dewar_namespace::Tree;
+use dewar_s3::{Door, DoorConfig};
 use dewar_store::{BlobTable, JournalPin, Store, StoreParts};
 use dewar_types::{DiskId, Layout, UserId};
 

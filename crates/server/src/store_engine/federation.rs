@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use dewar_auth::Secret;
 use dewar_auth::token::{BasePath, MappingRule, MappingTarget};
-use dewar_iam::{Accounts, FetchKeys as _, NewIssuer, PolicyHolder, PolicyHolderKind, RevokeTarget, Role, RoleChange};
+use dewar_iam::{
+    Accounts, FetchKeys as _, NewIssuer, PolicyHolder, PolicyHolderKind, RevokeTarget, Role,
+    RoleChange,
+};
 use dewar_store::Store;
 use dewar_types::{Error, ErrorKind, TenantName};
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
 //! Admin requests about policies and groups.
 
 use dewar_auth::{Action, Caller, Origin};
-use dewar_store::api::BucketRef;
 use dewar_iam::{PolicyHolder, PolicyHolderKind};
 use dewar_store::Store;
+use dewar_store::api::BucketRef;
 use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, TenantName};
 
 use crate::admin::{

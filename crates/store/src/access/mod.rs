@@ -14,7 +14,7 @@ use dewar_auth::{
     Acl, BucketAccess, BucketPolicy, Caller, Limit, Ownership, Policy, PublicAccessBlock,
     RequestPayment,
 };
-use dewar_meta::ns::Bucket;
+use dewar_namespace::Bucket;
 use dewar_types::{Error, ErrorKind, Result, UserId};
 
 pub(crate) use acl::ObjectOwner;

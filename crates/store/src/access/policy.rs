@@ -251,8 +251,7 @@ impl Store {
         bucket: &BucketRef,
         block: PublicAccessBlock,
     ) -> Result<()> {
-        self.put_bucket_document(caller, bucket, &block)
-            .await
+        self.put_bucket_document(caller, bucket, &block).await
     }
 
     /// Removes the public access block.

@@ -314,6 +314,7 @@ fn what_is_switched_off_is_no_key() {
         let (key, secret) = accounts.add_key("bob", None, None).await.expect("added");
         let found = rig
             .store
+            .accounts()
             .access_key(&key)
             .await
             .expect("read")

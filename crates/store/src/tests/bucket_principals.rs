@@ -29,8 +29,10 @@ async fn site(seed: u64) -> Rig {
         trust: Some(TRUST.into()),
         ..RoleChange::default()
     };
-    let made = accounts.make_role(&TenantName::default(), "ann/Prod", "/team/", change);
-    made.await.expect("made");
+    let made = accounts
+        .make_role(&TenantName::default(), "ann/Prod", "/team/", change)
+        .await;
+    made.expect("made");
     rig
 }
 
@@ -129,7 +131,9 @@ fn a_policy_of_a_bucket_names_users_and_roles_for_good() {
         // A role of an account, and what names nobody or an account.
         put(&text(&arn("role/team/Prod"))).await;
         assert_eq!(principal().await, arn("role/team/Prod"));
-        let session = accounts.as_role(&TenantName::default(), "ann/Prod", "s").await;
+        let session = accounts
+            .as_role(&TenantName::default(), "ann/Prod", "s")
+            .await;
         let session = Caller::for_user(session.expect("read").expect("there"));
         assert!(lists(&session).await);
         for other in [
