@@ -40,7 +40,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     target("authdb", dewar_auth::fuzz_authdb, AUTHDBS),
     target(
         "authorization",
-        dewar_s3::sigv4::fuzz_authorization,
+        dewar_sigv4::fuzz_authorization,
         &[AUTHORIZATION],
     ),
     target(
@@ -56,6 +56,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     target("blob_record", dewar_data::blob::fuzz_blob_record, &[]),
     target("block", dewar_meta::index::sorted_runs::fuzz_block, &[])
         .files(&["meta/testdata/runs-v1/index/703b18d3d0873369.run"]),
+    target("canonical", dewar_sigv4::fuzz_canonical, &[PRESIGNED]),
     target("epoch", dewar_journal::fuzz_epoch, &[])
         .files(&["journal/testdata/journal-v1/disk0/journal/epoch"]),
     target("footer", dewar_meta::index::sorted_runs::fuzz_footer, &[])

@@ -8,21 +8,6 @@ pub const CLOCK_SKEW_SECS_MAX: u64 = 15 * 60;
 /// Longest validity of a presigned URL (S3: 7 days).
 pub const PRESIGNED_SECS_MAX: u64 = 7 * 24 * 3600;
 
-/// Longest Authorization header. The longest legitimate ones name about forty signed headers.
-pub const AUTHORIZATION_BYTES_MAX: usize = 4 * 1024;
-
-/// Most names in a SignedHeaders list.
-pub const SIGNED_HEADERS_MAX: usize = 64;
-
-/// Longest access key id that is looked up.
-pub const ACCESS_KEY_BYTES_MAX: usize = 128;
-
-/// Derived signing keys that are kept; a full cache is emptied by half.
-pub const SIGNING_KEYS_MAX: usize = 4096;
-
-/// Most parameters in a query string.
-pub const QUERY_PARAMETERS_MAX: usize = 64;
-
 /// Longest line of an aws-chunked chunk header: 16 hex digits, an extension name and a signature
 /// need 98 bytes.
 pub const CHUNK_HEADER_BYTES_MAX: usize = 256;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use dewar_auth::{Caller, CredentialStore as _, Origin};
+use dewar_sigv4::Query;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method};
@@ -19,7 +20,7 @@ use crate::error::Result;
 use crate::limits::IAM_BODY_BYTES_MAX;
 use crate::ops;
 use crate::payload::{BodyHead, PayloadMode, RequestBody, WireBody};
-use crate::sigv4::{CONTENT_SHA256, Query, SignatureCheck};
+use crate::sigv4::{CONTENT_SHA256, SignatureCheck};
 
 /// Whether a request is one.
 pub(super) fn is_call(head: &Parts, in_host: Option<&str>) -> bool {

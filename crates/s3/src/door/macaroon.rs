@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use dewar_auth::Origin;
+use dewar_sigv4::Query;
 use dewar_store::MacaroonRequest;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -16,7 +17,6 @@ use super::{Answer, Door, RequestSummary, WireFacts, full_answer, host_of, text_
 use crate::error::{Code, Refusal, Result};
 use crate::ops::Form;
 use crate::payload::{BodyHead, PayloadMode, RequestBody, WireBody};
-use crate::sigv4::Query;
 
 /// Longest request.
 const BODY_BYTES_MAX: usize = 4096;
@@ -93,12 +93,12 @@ pub(super) async fn call(
         let words = "tokens are asked for with application/x-www-form-urlencoded\n".to_owned();
         return Ok(text_answer(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
     }
-    let (caller, payload, seed) = door.who(&head, query, None, origin).await?;
+    let (caller, payload, chunks) = door.who(&head, query, None, origin).await?;
     told.user = caller.user().map(|user| user.name.clone());
     let mode = PayloadMode::parse(payload.as_deref())?;
     let body_head = BodyHead::read(&head.headers)?;
     let wire = wire.take().ok_or_else(|| malformed("the body is gone"))?;
-    let mut body = RequestBody::new(wire, mode, body_head, seed)?;
+    let mut body = RequestBody::new(wire, mode, body_head, chunks)?;
     let room = door
         .documents
         .room(BudgetHolder::of(&caller), BODY_BYTES_MAX);

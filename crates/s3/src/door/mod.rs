@@ -32,6 +32,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dewar_auth::{AcceptedConnection, Caller, CredentialStore, Origin};
 use dewar_env::Env;
+use dewar_sigv4::{ChunkChain, Query};
 use dewar_store::Store;
 use dewar_types::{RequestId, TenantName};
 use http::header::{AUTHORIZATION, EXPECT, HOST};
@@ -60,7 +61,7 @@ use crate::error::{Code, Refusal, Result};
 use crate::limits::{REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE};
 use crate::ops;
 use crate::payload::{BodyHead, PayloadMode, RequestBody, WireBody};
-use crate::sigv4::{CONTENT_SHA256, PresignedUrl, Query, Seed, SignatureCheck, Verifier};
+use crate::sigv4::{CONTENT_SHA256, PresignedUrl, SignatureCheck, Verifier};
 
 /// How a door is set up.
 #[derive(Clone, Debug)]
@@ -187,7 +188,7 @@ impl Door {
         query: &Query,
         bucket: Option<&str>,
         origin: Origin,
-    ) -> Result<(Caller, Option<String>, Option<Seed>)> {
+    ) -> Result<(Caller, Option<String>, Option<ChunkChain>)> {
         let payload = || {
             let text = crate::wire::header(&head.headers, CONTENT_SHA256.as_str())?;
             Ok::<_, Refusal>(text.map(str::to_owned))
@@ -210,7 +211,7 @@ impl Door {
         match claim? {
             SignatureCheck::Signed(signed) => {
                 let caller = Caller::by_access_key(&signed.key, origin);
-                Ok((caller, signed.payload, signed.seed))
+                Ok((caller, signed.payload, signed.chunks))
             }
             SignatureCheck::Anonymous => Ok((Caller::anonymous(origin), payload()?, None)),
         }
@@ -250,7 +251,7 @@ impl Door {
             return Box::pin(call).await;
         }
         let now = self.env.clock.now();
-        let (caller, payload, seed) = self.who(&head, &query, in_host.as_deref(), origin).await?;
+        let (caller, payload, chunks) = self.who(&head, &query, in_host.as_deref(), origin).await?;
         told.user = caller.user().map(|user| user.name.clone());
         let anonymous = told.user.is_none();
         if !anonymous && let Some(connection) = head.extensions.get::<Arc<dyn AcceptedConnection>>()
@@ -285,7 +286,7 @@ impl Door {
             let Some(wire) = wire.take() else {
                 return Err(Refusal::new(Code::InternalError, "the body is gone"));
             };
-            let body = RequestBody::new(wire, mode, body_head, seed)?;
+            let body = RequestBody::new(wire, mode, body_head, chunks)?;
             let mut context = RequestContext::new(
                 caller,
                 address,

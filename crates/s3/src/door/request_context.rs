@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dewar_auth::Caller;
+use dewar_sigv4::Query;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_types::VersionName;
 use http::HeaderMap;
@@ -13,7 +14,6 @@ use super::document_budget::{BudgetHolder, DocumentBudget, DocumentReservation, 
 use crate::error::{Code, Refusal, Result};
 use crate::limits::{UNSIGNED_XML_BODY_BYTES_MAX, XML_BODY_BYTES_MAX};
 use crate::payload::{BodyHead, PayloadMode, RequestBody};
-use crate::sigv4::Query;
 use crate::wire::{DeclaredDigests, header, verify_small, version_named};
 
 /// A request with a verified signature, or without one. Only this module creates them.

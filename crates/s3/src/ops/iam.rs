@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use dewar_auth::{Action, Caller, User};
+use dewar_sigv4::{decode_percent, encode_strict};
 use dewar_store::{
     Group, Identities, POLICY_VERSIONS_MAX, PolicyHolder, PolicyHolderKind, Role, RoleChange, Store,
 };
@@ -14,7 +15,6 @@ use super::iam_policies::policies;
 use super::iam_providers::providers;
 use crate::door::{Answer, text_answer};
 use crate::error::{Code, Refusal, push_element};
-use crate::sigv4::{decode_percent, encode_strict};
 use crate::wire::iso_date;
 
 /// Most items in one page of a list.

@@ -1,6 +1,7 @@
 //! Uploads from a browser's form.
 
 use dewar_auth::Caller;
+use dewar_sigv4::{encode_path, encode_strict};
 use dewar_store::api::{ObjectInfo, ObjectMetadata, ObjectRef, PutRequest};
 use http::header::{ETAG, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
@@ -16,7 +17,7 @@ use crate::door::{
 use crate::error::{Code, Refusal, Result, push_element, push_name};
 use crate::form::{FormFields, FormUpload, LengthRange, boundary_of};
 use crate::limits::SINGLE_WRITE_BYTES_MAX;
-use crate::sigv4::{encode_path, encode_strict, verify_form};
+use crate::sigv4::verify_form;
 use crate::wire::{
     DeclaredDigests, acl_of, attributes_of, checksum_headers, encryption_headers, encryption_of,
     header, key_named, quoted, refuse_unsupported, value_of, version_attributes_of,

@@ -5,19 +5,18 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::{Bytes, BytesMut};
+use dewar_sigv4::{ChunkChain, hex};
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body_util::BodyExt;
 use http_body_util::combinators::BoxBody;
 use subtle::ConstantTimeEq;
 
-use super::chunk_signature::ChunkSigner;
 use super::chunked::{ChunkedDecoder, ChunkedStep};
 use super::mode::PayloadMode;
 use super::trailer::Trailers;
 use crate::error::{Code, Refusal, Result};
 use crate::limits::SINGLE_WRITE_BYTES_MAX;
-use crate::sigv4::{Seed, push_hex};
 
 /// A body from the connection. If the client stalls, the body ends with an [`io::Error`] of kind
 /// `TimedOut`: the connection has the deadline.
@@ -104,16 +103,16 @@ pub struct RequestBody {
 }
 
 impl RequestBody {
-    /// Wraps the body from the connection. `seed` is the first link of signatures within the body.
+    /// Wraps the body from the connection. `chunks` are the signatures within the body.
     ///
     /// # Errors
-    /// `InvalidRequest` when the mode needs chunk signatures and the request has no first link;
+    /// `InvalidRequest` when the mode needs chunk signatures and the request has none;
     /// `EntityTooLarge` when the announced length is too large.
     pub fn new(
         wire: WireBody,
         mode: PayloadMode,
         head: BodyHead,
-        seed: Option<Seed>,
+        chunks: Option<ChunkChain>,
     ) -> Result<Self> {
         let decoder = match mode {
             PayloadMode::Unsigned => Decoder::Plain,
@@ -122,15 +121,15 @@ impl RequestBody {
                 wanted,
             },
             PayloadMode::Chunked { signed, trailers } => {
-                let signer = match (signed, seed) {
+                let chain = match (signed, chunks) {
                     (false, _) => None,
-                    (true, Some(seed)) => Some(ChunkSigner::new(seed)),
+                    (true, Some(chain)) => Some(chain),
                     (true, None) => {
                         let message = "A body of signed chunks needs a signed Authorization header";
                         return Err(Refusal::new(Code::InvalidRequest, message));
                     }
                 };
-                Decoder::Chunked(Box::new(ChunkedDecoder::new(signer, trailers)))
+                Decoder::Chunked(Box::new(ChunkedDecoder::new(chain, trailers)))
             }
         };
         let length = match mode {
@@ -328,11 +327,6 @@ impl RequestBody {
         if bool::from(digest.as_ref().ct_eq(wanted)) {
             return Ok(());
         }
-        let hex = |bytes: &[u8]| {
-            let mut out = String::with_capacity(64);
-            push_hex(&mut out, bytes);
-            out
-        };
         let message =
             "The provided 'x-amz-content-sha256' header does not match what was computed.";
         Err(Refusal::new(Code::XAmzContentSHA256Mismatch, message)
