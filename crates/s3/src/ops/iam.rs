@@ -43,7 +43,9 @@ impl From<Error> for IamError {
             ErrorKind::AlreadyExists => ("EntityAlreadyExists", StatusCode::CONFLICT),
             ErrorKind::Conflict => ("DeleteConflict", StatusCode::CONFLICT),
             ErrorKind::Quota => ("LimitExceeded", StatusCode::CONFLICT),
-            ErrorKind::Busy(_) => ("ServiceUnavailable", StatusCode::SERVICE_UNAVAILABLE),
+            ErrorKind::Busy(_) | ErrorKind::Later(_) => {
+                ("ServiceUnavailable", StatusCode::SERVICE_UNAVAILABLE)
+            }
             ErrorKind::MalformedPolicy => ("MalformedPolicyDocument", StatusCode::BAD_REQUEST),
             ErrorKind::InvalidName | ErrorKind::InvalidArgument | ErrorKind::TooLarge => {
                 ("ValidationError", StatusCode::BAD_REQUEST)

@@ -9,10 +9,11 @@ use dewar_data::segment::Segments;
 use dewar_env::disk::sim::SimWorld;
 use dewar_meta::kv::Kv;
 use dewar_meta::kv::memory::MemoryKv;
-use dewar_meta::ns::Tree;
+use dewar_meta::ns::record::CopyState;
+use dewar_meta::ns::{DataChanges, Tree};
 use dewar_s3::{Door, DoorConfig};
 use dewar_store::{BlobTable, FederationConfig, JournalPin, Store, StoreParts, UserChange};
-use dewar_types::{DiskId, Layout, UserId};
+use dewar_types::{BucketName, DiskId, Layout, ObjectKey, TenantName, UserId};
 
 use crate::client::TestClient;
 
@@ -45,10 +46,33 @@ pub struct Fixture {
     /// Who manages the tenant.
     pub manager: TestClient,
     pub nobody: TestClient,
+    tree: Arc<Tree>,
     world: SimWorld,
 }
 
 impl Fixture {
+    /// Makes all copies of an object nearline, as a tape pool would.
+    pub async fn recall_is_needed(&self, key: &str) {
+        let tenant = self.tree.tenant(&TenantName::default()).await;
+        let tenant = tenant.expect("read").expect("there");
+        let name = BucketName::new(BUCKET).expect("valid");
+        let bucket = self.tree.bucket(&tenant, &name).await;
+        let bucket = bucket.expect("read").expect("there");
+        let key = ObjectKey::new(key).expect("valid");
+        let found = self.tree.lookup(&bucket, &key).await.expect("read");
+        let version = found.expect("there").file.current;
+        let mut copies = version.copies.clone();
+        for copy in &mut copies {
+            copy.state = CopyState::Nearline;
+        }
+        let extra = DataChanges::default();
+        let moved = self
+            .tree
+            .relocate(&bucket, &key, version.id, &copies, &extra)
+            .await;
+        assert!(moved.expect("written"), "another version");
+    }
+
     /// Takes the first `count` disks away, and puts the others back.
     pub fn lose_disks(&self, count: usize) {
         for (n, disk) in self.world.disks().iter().enumerate() {
@@ -86,7 +110,7 @@ pub async fn fixture() -> Fixture {
     let store = Store::new(StoreParts {
         env: env.clone(),
         kv,
-        tree,
+        tree: Arc::clone(&tree),
         blobs,
         segments,
         table,
@@ -129,6 +153,7 @@ pub async fn fixture() -> Fixture {
         stranger: client("stranger"),
         manager: client("manager"),
         nobody: TestClient::new(Arc::clone(&door), env.clone(), None),
+        tree,
         world,
     };
     let made = fixture.owner.put(&format!("/{BUCKET}")).send().await;

@@ -14,7 +14,8 @@ use dewar_data::segment::Segments;
 use dewar_env::BoxFuture;
 use dewar_env::disk::sim::SimWorld;
 use dewar_meta::kv::MemoryKv;
-use dewar_meta::ns::Tree;
+use dewar_meta::ns::record::CopyState;
+use dewar_meta::ns::{DataChanges, Tree};
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::{FileWrite, WriteMode};
 use dewar_store::quota::{Quota, QuotaTarget};
@@ -22,7 +23,7 @@ use dewar_store::upkeep::UpkeepConfig;
 use dewar_store::workers::Workers;
 use dewar_store::{BlobTable, JournalPin, Store, StoreParts};
 use dewar_types::{
-    BlobId, BucketName, DiskId, Error, ErrorKind, Layout, ObjectKey, Result, UserId,
+    BlobId, BucketName, DiskId, Error, ErrorKind, Layout, ObjectKey, Result, TenantName, UserId,
 };
 use dewar_xrootd_proto::options::protocol;
 use dewar_xrootd_proto::page::unwrap_pages;
@@ -99,6 +100,7 @@ pub(super) struct Rig {
     pub(super) address: SocketAddr,
     /// How often connections are still found to be those of local clients.
     pub(super) looks: Arc<AtomicUsize>,
+    tree: Arc<Tree>,
     stop: CancellationToken,
     _workers: Workers,
 }
@@ -165,7 +167,7 @@ impl Rig {
             master: Arc::new(MasterKeys::generate(&*env.rng)),
             env: env.clone(),
             kv,
-            tree,
+            tree: Arc::clone(&tree),
             blobs,
             table,
             small_bytes_max: 10_000,
@@ -207,6 +209,7 @@ impl Rig {
             caller,
             address,
             looks,
+            tree,
             stop,
             _workers: workers,
         }
@@ -297,6 +300,28 @@ impl Rig {
     }
 
     /// Puts a file as S3 does.
+    /// Makes all copies of a file nearline, as a tape pool would.
+    pub(super) async fn recall_is_needed(&self, path: &str) {
+        let tenant = self.tree.tenant(&TenantName::default()).await;
+        let tenant = tenant.expect("read").expect("there");
+        let name = BucketName::new("first").expect("valid");
+        let bucket = self.tree.bucket(&tenant, &name).await;
+        let bucket = bucket.expect("read").expect("there");
+        let key = ObjectKey::new(path.trim_start_matches("/first/")).expect("valid");
+        let found = self.tree.lookup(&bucket, &key).await.expect("read");
+        let version = found.expect("there").file.current;
+        let mut copies = version.copies.clone();
+        for copy in &mut copies {
+            copy.state = CopyState::Nearline;
+        }
+        let extra = DataChanges::default();
+        let moved = self
+            .tree
+            .relocate(&bucket, &key, version.id, &copies, &extra)
+            .await;
+        assert!(moved.expect("written"), "another version");
+    }
+
     pub(super) async fn put(&self, path: &str, bytes: &[u8]) {
         let key = path.trim_start_matches("/first/");
         let write = FileWrite {
