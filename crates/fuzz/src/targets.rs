@@ -74,7 +74,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
         &[],
     )
     .files(&["meta/testdata/runs-v1/index/manifest"]),
-    target("multipart", dewar_s3::form::fuzz_multipart, &[FORM]),
+    target("multipart", dewar_http_front::fuzz_multipart, &[FORM]),
     target("policy", dewar_s3::form::fuzz_policy, &[POLICY]),
     target("presigned", dewar_s3::sigv4::fuzz_presigned, &[PRESIGNED]),
     target(
@@ -84,7 +84,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     ),
     target(
         "range",
-        dewar_s3::fuzz_range,
+        dewar_http_front::fuzz_range,
         &[b"bytes=0-499", b"bytes=-500", b"bytes=9500-"],
     ),
     target(

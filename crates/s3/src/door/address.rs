@@ -1,11 +1,11 @@
 //! The bucket and key of a request, from its host and path.
 
+use dewar_http_front::host_of;
 use dewar_sigv4::decode_percent;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_types::ObjectKey;
 use http::request::Parts;
 
-use super::host_of;
 use crate::error::{Code, Refusal, Result};
 use crate::wire::{bucket_named, key_named};
 

@@ -18,7 +18,7 @@ mod fuzz;
 mod mode;
 mod trailer;
 
-pub use body::{BodyHead, RequestBody, WireBody};
+pub use body::{BodyHead, RequestBody};
 pub use chunked::{ChunkedDecoder, ChunkedStep};
 pub use fuzz::fuzz_aws_chunked;
 pub use mode::{PayloadMode, strip_aws_chunked};

@@ -1,6 +1,7 @@
 //! The chunked examples of the S3 API reference, and arbitrary splits of generated bodies.
 
 use bytes::Bytes;
+use dewar_http_front::WireBody;
 use dewar_sigv4::{ChunkChain, CredentialScope, RequestDate, Signature, SigningKey, hex};
 use futures_util::{FutureExt, stream};
 use http_body::Frame;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dewar_http_front::{header, http_date, iso_date, parse_iso_date, value_of};
 use dewar_sigv4::{decode_percent, encode_strict};
 use dewar_store::api::check_tags;
 use dewar_store::api::{ObjectInfo, Retention, RetentionMode, VersionAttributes};
@@ -9,7 +10,6 @@ use dewar_store::limits::TAGS_PER_OBJECT_MAX;
 use dewar_types::VersionName;
 use http::{HeaderMap, HeaderValue};
 
-use super::{header, http_date, iso_date, parse_iso_date, value_of};
 use crate::error::{Code, Refusal, Result};
 
 const TAGGING: &str = "x-amz-tagging";

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use dewar_auth::Origin;
 use dewar_env::Env;
-use dewar_s3::payload::WireBody;
+use dewar_http_front::WireBody;
 use dewar_s3::{Door, TlsVersion};
 use dewar_sigv4::{
     CredentialScope, RequestDate, SigningKey, decode_percent, encode_path, encode_strict,

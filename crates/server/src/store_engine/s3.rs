@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use dewar_auth::Origin;
 use dewar_env::Env;
-use dewar_s3::{AnswerBody, Door, DoorConfig, TlsVersion};
+use dewar_http_front::{AnswerBody, HttpFront};
+use dewar_s3::{Door, DoorConfig, TlsVersion};
 use dewar_store::Store;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
@@ -34,7 +35,7 @@ impl Front for S3Front {
     type Future = Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, Infallible>> + Send>>;
 
     fn busy(&self) -> &'static [u8] {
-        dewar_s3::SLOW_DOWN
+        HttpFront::busy(&*self.door)
     }
 
     fn call(&self, mut request: Request<RequestBody>) -> Self::Future {
@@ -50,7 +51,10 @@ impl Front for S3Front {
         Box::pin(async move {
             let request = request.map(|body| body.map_err(Into::into).boxed());
             let mut answer = door.handle(request, origin).await;
-            if let Some(told) = answer.extensions_mut().remove::<dewar_s3::RequestSummary>() {
+            if let Some(told) = answer
+                .extensions_mut()
+                .remove::<dewar_http_front::RequestSummary>()
+            {
                 answer.extensions_mut().insert(RequestSummary {
                     verb: told.verb,
                     user: told.user,
