@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use dewar_auth::{MasterKeys, Secret};
+use dewar_catalog::record::CopyState;
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
 use dewar_env::disk::sim::SimWorld;
-use dewar_meta::kv::Kv;
-use dewar_meta::kv::memory::MemoryKv;
-use dewar_meta::ns::record::CopyState;
-use dewar_meta::ns::{DataChanges, Tree};
+use dewar_kv::Kv;
+use dewar_kv::memory::MemoryKv;
+use dewar_namespace::{DataChanges, Tree};
 use dewar_s3::{Door, DoorConfig};
 use dewar_store::{BlobTable, FederationConfig, JournalPin, Store, StoreParts, UserChange};
 use dewar_types::{BucketName, DiskId, Layout, ObjectKey, TenantName, UserId};

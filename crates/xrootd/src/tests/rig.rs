@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dewar_auth::{Caller, MasterKeys, Origin, UncountedConnection};
+use dewar_catalog::record::CopyState;
 use dewar_checksum::AlgorithmSet;
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
 use dewar_env::BoxFuture;
 use dewar_env::disk::sim::SimWorld;
-use dewar_meta::kv::MemoryKv;
-use dewar_meta::ns::record::CopyState;
-use dewar_meta::ns::{DataChanges, Tree};
+use dewar_kv::MemoryKv;
+use dewar_namespace::{DataChanges, Tree};
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::{FileWrite, WriteMode};
 use dewar_store::quota::{Quota, QuotaTarget};
