@@ -17,12 +17,9 @@ use std::sync::Arc;
 
 use dewar_auth::{Caller, Origin};
 use dewar_types::UserId;
-use http::HeaderValue;
-use http::header::RETRY_AFTER;
 use parking_lot::Mutex;
 
-use crate::error::{Code, Refusal};
-use crate::limits::{DOCUMENT_SHARES, XML_BODIES_BYTES_MAX};
+use crate::limits::{DOCUMENT_SHARES, DOCUMENTS_BYTES_MAX};
 
 /// The prefix of an IPv6 address that identifies a holder: a user has all addresses of such a
 /// network.
@@ -30,7 +27,7 @@ const PREFIX_BITS: u32 = 64;
 
 /// The holder of memory for documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum BudgetHolder {
+pub enum BudgetHolder {
     /// An account.
     Account(UserId),
     /// An address without authentication.
@@ -39,7 +36,8 @@ pub(crate) enum BudgetHolder {
 
 impl BudgetHolder {
     /// The holder at an address.
-    pub(crate) fn at(origin: Origin) -> Self {
+    #[must_use]
+    pub fn at(origin: Origin) -> Self {
         Self::Address(origin.address.map(|address| match address.to_canonical() {
             IpAddr::V6(address) => {
                 let kept = address.to_bits() & (u128::MAX << (128 - PREFIX_BITS));
@@ -50,7 +48,8 @@ impl BudgetHolder {
     }
 
     /// A caller.
-    pub(crate) fn of(caller: &Caller) -> Self {
+    #[must_use]
+    pub fn of(caller: &Caller) -> Self {
         match caller.user() {
             Some(user) => Self::Account(user.account),
             None => Self::at(caller.origin()),
@@ -67,16 +66,16 @@ struct ReservedBytes {
     shares: BTreeMap<BudgetHolder, usize>,
 }
 
-/// The room of a door.
+/// The memory for the documents of a front.
 #[derive(Debug)]
-pub(crate) struct DocumentBudget {
+pub struct DocumentBudget {
     bytes: usize,
     held: Mutex<ReservedBytes>,
 }
 
 /// Reserved memory, released on drop.
 #[derive(Debug)]
-pub(crate) struct DocumentReservation {
+pub struct DocumentReservation {
     documents: Arc<DocumentBudget>,
     holder: BudgetHolder,
     bytes: usize,
@@ -84,7 +83,7 @@ pub(crate) struct DocumentReservation {
 
 impl Default for DocumentBudget {
     fn default() -> Self {
-        Self::of(XML_BODIES_BYTES_MAX)
+        Self::of(DOCUMENTS_BYTES_MAX)
     }
 }
 
@@ -97,7 +96,8 @@ impl DocumentBudget {
     }
 
     /// Reserves memory for a document of `bytes`; `None` if the holder's share is used up.
-    pub(crate) fn room(
+    #[must_use]
+    pub fn room(
         self: &Arc<Self>,
         holder: BudgetHolder,
         bytes: usize,
@@ -141,12 +141,6 @@ impl Drop for DocumentReservation {
             }
         }
     }
-}
-
-/// The refusal for a holder that already uses its share.
-pub(crate) fn no_room() -> Refusal {
-    Refusal::new(Code::SlowDown, "Please reduce your request rate.")
-        .header(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
 #[cfg(test)]
