@@ -1,7 +1,7 @@
 //! Requests for macaroons, in both forms that clients use: a POST of `application/macaroon-request`
 //! to the path of the macaroon, and a token request at the endpoint in the metadata.
 
-use dewar_store::MacaroonRequest;
+use dewar_iam::MacaroonRequest;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};

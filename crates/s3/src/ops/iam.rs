@@ -3,10 +3,11 @@
 
 use dewar_auth::{Action, Caller, User};
 use dewar_http_front::{Answer, UrlEncodedForm, iso_date};
-use dewar_sigv4::encode_strict;
-use dewar_store::{
-    Group, Identities, POLICY_VERSIONS_MAX, PolicyHolder, PolicyHolderKind, Role, RoleChange, Store,
+use dewar_iam::{
+    Group, Identities, POLICY_VERSIONS_MAX, PolicyHolder, PolicyHolderKind, Role, RoleChange,
 };
+use dewar_sigv4::encode_strict;
+use dewar_store::Store;
 use dewar_types::{Error, ErrorKind, Timestamp};
 use http::StatusCode;
 
@@ -217,7 +218,7 @@ async fn answer(
     action: &str,
     form: &UrlEncodedForm,
 ) -> IamResult<Xml> {
-    let iam = store.identities(caller).await?;
+    let iam = store.accounts().identities(caller).await?;
     let mut xml = Xml::default();
     let done = users(&iam, action, form, &mut xml).await?
         || groups(&iam, action, form, &mut xml).await?

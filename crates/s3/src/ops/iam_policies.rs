@@ -2,7 +2,7 @@
 
 use dewar_auth::Action;
 use dewar_http_front::UrlEncodedForm;
-use dewar_store::{Identities, ManagedPolicy, aws_policies, aws_policy};
+use dewar_iam::{Identities, ManagedPolicy, aws_policies, aws_policy};
 use http::StatusCode;
 
 use super::iam::{IamError, IamResult, Xml, date, encoded, need, path_of, short};

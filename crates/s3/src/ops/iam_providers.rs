@@ -1,7 +1,7 @@
 //! OpenID Connect providers in the IAM API.
 
 use dewar_http_front::{UrlEncodedForm, iso_date};
-use dewar_store::{Identities, ProviderChange};
+use dewar_iam::{Identities, ProviderChange};
 
 use super::iam::{IamResult, Xml, need};
 

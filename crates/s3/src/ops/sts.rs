@@ -5,7 +5,8 @@
 
 use dewar_auth::{Caller, CredentialError, Secret};
 use dewar_http_front::{Answer, UrlEncodedForm, iso_date};
-use dewar_store::{AssumeRole, IssuedSession, Store, WebIdentity, caller_identity};
+use dewar_iam::{AssumeRole, IssuedSession, WebIdentity, caller_identity};
+use dewar_store::Store;
 use dewar_types::{Error, ErrorKind};
 use http::StatusCode;
 

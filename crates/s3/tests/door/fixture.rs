@@ -8,11 +8,12 @@ use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
 use dewar_env::disk::sim::SimWorld;
+use dewar_iam::{FederationConfig, UserChange};
 use dewar_kv::Kv;
 use dewar_kv::memory::MemoryKv;
 use dewar_namespace::{DataChanges, Tree};
 use dewar_s3::{Door, DoorConfig};
-use dewar_store::{BlobTable, FederationConfig, JournalPin, Store, StoreParts, UserChange};
+use dewar_store::{BlobTable, JournalPin, Store, StoreParts};
 use dewar_types::{BucketName, DiskId, Layout, ObjectKey, TenantName, UserId};
 
 use crate::client::TestClient;
@@ -53,7 +54,7 @@ pub struct Fixture {
 impl Fixture {
     /// Makes all copies of an object nearline, as a tape pool would.
     pub async fn recall_is_needed(&self, key: &str) {
-        let tenant = self.tree.tenant(&TenantName::default()).await;
+        let tenant = self.tree.catalog().tenant(&TenantName::default()).await;
         let tenant = tenant.expect("read").expect("there");
         let name = BucketName::new(BUCKET).expect("valid");
         let bucket = self.tree.bucket(&tenant, &name).await;
@@ -109,7 +110,6 @@ pub async fn fixture() -> Fixture {
     let segments = Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _);
     let store = Store::new(StoreParts {
         env: env.clone(),
-        kv,
         tree: Arc::clone(&tree),
         blobs,
         segments,

@@ -2,10 +2,11 @@
 
 use dewar_auth::Caller;
 use dewar_env::Env;
+use dewar_iam::NewShare;
 use dewar_sigv4::{Credentials, Signer};
+use dewar_store::Store;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::Node;
-use dewar_store::{NewShare, Store};
 use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, TenantName, UserId};
 
 use super::admin::rfc3339;
@@ -20,7 +21,7 @@ pub(super) struct ShareEndpoint<'a> {
     pub(super) region: &'a str,
 }
 
-fn info(env: &Env, share: dewar_store::ShareInfo, url: Option<String>) -> ShareInfo {
+fn info(env: &Env, share: dewar_iam::ShareInfo, url: Option<String>) -> ShareInfo {
     ShareInfo {
         created: rfc3339(share.created),
         expires: rfc3339(share.expires),
