@@ -54,7 +54,7 @@ pub struct Fixture {
 impl Fixture {
     /// Makes all copies of an object nearline, as a tape pool would.
     pub async fn recall_is_needed(&self, key: &str) {
-        let tenant = self.tree.tenant(&TenantName::default()).await;
+        let tenant = self.tree.catalog().tenant(&TenantName::default()).await;
         let tenant = tenant.expect("read").expect("there");
         let name = BucketName::new(BUCKET).expect("valid");
         let bucket = self.tree.bucket(&tenant, &name).await;

@@ -301,7 +301,7 @@ impl Rig {
     /// Puts a file as S3 does.
     /// Makes all copies of a file nearline, as a tape pool would.
     pub(super) async fn recall_is_needed(&self, path: &str) {
-        let tenant = self.tree.tenant(&TenantName::default()).await;
+        let tenant = self.tree.catalog().tenant(&TenantName::default()).await;
         let tenant = tenant.expect("read").expect("there");
         let name = BucketName::new("first").expect("valid");
         let bucket = self.tree.bucket(&tenant, &name).await;
