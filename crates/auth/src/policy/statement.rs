@@ -117,7 +117,10 @@ impl<'a> PolicyRequest<'a> {
         Some(match key {
             Key::Username => {
                 let local = user.filter(|user| user.kind == UserKind::Local);
-                ContextValue::maybe(local.map(|user| Cow::Borrowed(user.short_name())))
+                match local.map(|user| Cow::Borrowed(user.short_name())) {
+                    Some(name) if !self.names_user() => ContextValue::Namesake(name),
+                    name => ContextValue::maybe(name),
+                }
             }
             Key::UserId => ContextValue::maybe(user.map(|user| Cow::Owned(user.unique_id()))),
             Key::PrincipalArn => {
@@ -402,6 +405,10 @@ impl<'a> PolicyRequest<'a> {
         }
         match self.find(key) {
             ContextValue::One(value) | ContextValue::Implied(value) => Ok(Some(value.into_owned())),
+            // In turn the name and nothing, so that a negation denies as well as the name does.
+            ContextValue::Namesake(name) => {
+                Ok((choices.of(key, 2) == 0).then(|| name.into_owned()))
+            }
             ContextValue::Many(values)
                 if matches!(key, Key::PrincipalTag(_) | Key::RequestTag(_)) =>
             {
