@@ -712,6 +712,29 @@ fn a_condition_on_a_name_knows_no_namesakes_of_other_accounts() {
     assert!(!reads(&outside, bob("bob/a")) && !reads(&outside, bob("bob/z")));
 }
 
+#[test]
+fn a_bucket_knows_no_namesakes_of_other_tenants() {
+    let elsewhere = |name: &str| User {
+        tenant: tenant("atlas"),
+        ..user(2, name)
+    };
+    let reads = |more: &str, resource: &str, user| {
+        let open = bucket_policy(&statement("Allow", ANYBODY, "s3:GetObject", resource, more));
+        let user = with_policy(
+            user,
+            &statement("Allow", "", "s3:*", "arn:aws:s3::*:*", ""),
+            true,
+        );
+        Bucket::new(&open).may(&by(user), Action::GetObject)
+    };
+    // The object is a/b.
+    let (homes, all) = ("arn:aws:s3:::data/${aws:username}/*", "arn:aws:s3:::data/*");
+    let named = r#","Condition":{"StringEquals":{"aws:username":"a"}}"#;
+    assert!(reads("", homes, user(2, "a")) && reads(named, all, user(2, "a")));
+    assert!(reads("", all, elsewhere("a")));
+    assert!(!reads("", homes, elsewhere("a")) && !reads(named, all, elsewhere("a")));
+}
+
 struct FixedFacts(Vec<(Fact, &'static str)>);
 
 impl Facts for FixedFacts {

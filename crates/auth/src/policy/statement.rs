@@ -333,7 +333,8 @@ impl<'a> PolicyRequest<'a> {
     }
 
     /// Whether the caller's name tells it apart where the resource is. Accounts name their users
-    /// as they like: in the tenant, and in other accounts, somebody else may have the name.
+    /// as they like: in the tenant, and in other accounts, somebody else may have the name. So may
+    /// somebody in another tenant.
     fn names_user(&self) -> bool {
         let reaches_others = self.tenant_wide || self.on_resource;
         let Some(user) = self.caller.user().filter(|_| reaches_others) else {
@@ -341,7 +342,11 @@ impl<'a> PolicyRequest<'a> {
         };
         match self.resource {
             Resource::Tenant(_) => true,
-            Resource::Bucket { owner, .. } => user.is_root() || user.account == *owner,
+            Resource::Bucket { owner, .. } => {
+                // The policy of a user is its tenant's, but that of a bucket is the bucket's.
+                let at_home = !self.on_resource || user.tenant == *self.resource.tenant();
+                user.account == *owner || (user.is_root() && at_home)
+            }
             Resource::Identity { account, .. } => user.account == *account,
         }
     }
