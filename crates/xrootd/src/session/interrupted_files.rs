@@ -5,12 +5,15 @@
 //! sends again the bytes that were not acknowledged, or continues to read. Acknowledged bytes are
 //! in the file's writer, so the client gets the same writer back. A reader gets back the version
 //! that it was reading, even if the name has another one by now. The client must be the same user
-//! of this server, open the same path, and claim to be the same process on the same host.
+//! of this server or the same person of an issuer, with the same credential, from the same address.
+//! It must open the same path, and claim to be the same process on the same host.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use dewar_auth::{Bounds, Caller, User};
 use dewar_types::{UserId, VersionId};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -21,12 +24,40 @@ use crate::limits::{
     INTERRUPTED_READS_TIME,
 };
 
+/// Who opened a file. All logins of an issuer may have one account, and all users of an account do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileOwner {
+    /// The account, whose the file is.
+    pub(crate) account: UserId,
+    /// The user.
+    user: Option<String>,
+    /// The person for whom an issuer vouches, also if the issuer maps several of them to one user.
+    person: Option<String>,
+    /// The key, session or macaroon. Bearer tokens of issuers are not told apart: clients renew them
+    /// while they write.
+    credential: Option<Arc<str>>,
+}
+
+impl FileOwner {
+    pub(crate) fn of(caller: &Caller) -> Self {
+        let credential = caller.credential().cloned();
+        let person = caller.bounds().filter(|bounds| bounds.provider.is_some());
+        Self {
+            account: caller.account(),
+            user: caller.user().map(User::unique_id),
+            person: person.map(Bounds::vouched_for),
+            credential: credential.filter(|name| !name.starts_with("token:")),
+        }
+    }
+}
+
 /// Whose an open file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientFileKey {
     pub(crate) path: String,
-    pub(crate) owner: UserId,
+    pub(crate) owner: FileOwner,
     pub(crate) client: ClientInfo,
+    pub(crate) address: IpAddr,
 }
 
 /// A version that was being read, and the open file as long as that is kept.
@@ -78,11 +109,11 @@ impl InterruptedFiles {
             return;
         }
         let mut kept = self.kept.lock();
-        let owner = whose.owner;
+        let owner = whose.owner.account;
         make_room(
             &mut kept.uploads,
             (INTERRUPTED_MAX, INTERRUPTED_OF_USER_MAX),
-            |upload| upload.whose.owner == owner,
+            |upload| upload.whose.owner.account == owner,
         );
         kept.uploads.push_back(Upload {
             whose,
@@ -96,11 +127,11 @@ impl InterruptedFiles {
     /// the oldest are forgotten.
     pub(crate) fn leave_read(&self, whose: ClientFileKey, file: Arc<LeasedFile>) {
         let mut kept = self.kept.lock();
-        let owner = whose.owner;
+        let owner = whose.owner.account;
         make_room(
             &mut kept.reads,
             (INTERRUPTED_READS_MAX, INTERRUPTED_READS_OF_USER_MAX),
-            |read| read.whose.owner == owner,
+            |read| read.whose.owner.account == owner,
         );
         kept.reads.push_back(Read {
             whose,
