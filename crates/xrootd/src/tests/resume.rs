@@ -519,3 +519,28 @@ fn of_many_uploads_of_one_user_the_oldest_are_given_up() {
         }
     });
 }
+
+#[test]
+fn a_person_gives_up_its_own_uploads_before_those_of_others_of_the_account() {
+    run(async {
+        let rig = Rig::new(31).await;
+        let path = |person: &str, number: usize| {
+            format!("/first/{person}-{number}?authz={person}.token:{number}")
+        };
+        for (person, count) in [("alice", 1), ("eve", INTERRUPTED_OF_USER_MAX)] {
+            for number in 0..count {
+                let mut client = rig.client_of(1).await;
+                let new = open::NEW | open::ASYNC;
+                let handle = opened(&mut client, &path(person, number), new).await;
+                write(&mut client, handle, 0, b"some").await;
+                drop(client);
+                alone(&rig, 0).await;
+            }
+        }
+        let mut client = rig.client_of(1).await;
+        let refused = go_on(&mut client, &path("eve", 0)).await;
+        assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
+        handle_of(&go_on(&mut client, &path("alice", 0)).await);
+        handle_of(&go_on(&mut client, &path("eve", 1)).await);
+    });
+}
