@@ -108,6 +108,23 @@ impl Form {
             })
     }
 
+    /// Refuses parameters that would take rights away and that there are not here.
+    pub(super) fn refuse(&self, names: &[&str]) -> IamResult<()> {
+        let is_of = |field: &str, name: &str| {
+            let rest = field.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let mut asked = names.iter();
+        match asked.find(|name| self.0.keys().any(|field| is_of(field, name))) {
+            None => Ok(()),
+            Some(name) => Err(IamError {
+                code: "ValidationError",
+                status: StatusCode::BAD_REQUEST,
+                words: format!("The parameter {name} is not supported."),
+            }),
+        }
+    }
+
     pub(super) fn path(&self) -> &str {
         self.get("Path").unwrap_or("/")
     }
@@ -274,6 +291,7 @@ async fn users(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -
     let name = form.get("UserName");
     match action {
         "CreateUser" => {
+            form.refuse(&["PermissionsBoundary"])?;
             let user = iam.create_user(form.need("UserName")?, form.path()).await?;
             xml.nested("User", |xml| push_user(xml, &user));
         }
@@ -461,6 +479,7 @@ fn role_change(form: &Form) -> IamResult<RoleChange> {
 async fn roles(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> IamResult<bool> {
     match action {
         "CreateRole" => {
+            form.refuse(&["PermissionsBoundary"])?;
             form.need("AssumeRolePolicyDocument")?;
             let name = form.need("RoleName")?;
             let role = iam

@@ -49,6 +49,7 @@ async fn answer(store: &Store, caller: &Caller, form: &Form) -> IamResult<(&'sta
     let mut xml = Xml::default();
     let action = match form.get("Action").unwrap_or_default() {
         "AssumeRole" => {
+            form.refuse(&["SerialNumber", "TokenCode", "ProvidedContexts"])?;
             let given = accounts
                 .assume_role(caller, asked(form)?)
                 .await
@@ -74,6 +75,7 @@ async fn answer(store: &Store, caller: &Caller, form: &Form) -> IamResult<(&'sta
             "AssumeRoleWithWebIdentity"
         }
         "GetSessionToken" => {
+            form.refuse(&["SerialNumber", "TokenCode"])?;
             let given = accounts
                 .session_token(caller, duration(form)?)
                 .await
