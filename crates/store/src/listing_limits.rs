@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::Caller;
-use dewar_meta::ns::{LIST_NAMES_MAX, ListBudget, ListGate};
+use dewar_auth::fair_share::ShareOwner;
+use dewar_namespace::{LIST_NAMES_MAX, ListBudget, ListGate};
 use dewar_types::{Error, ErrorKind, Result, UserId};
 use parking_lot::Mutex;
-
-use crate::fair_share::ShareOwner;
 
 /// When a listing that was refused may be asked for again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! Renaming an object or a directory.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::RenameOptions;
+use dewar_namespace::RenameOptions;
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::Store;
@@ -57,8 +57,8 @@ impl Store {
                     "a policy tells names in the bucket apart, so directories keep theirs";
                 let path = bucket.path(source.as_str());
                 inner
-                    .audit
-                    .refused(caller, Action::RenameObject, path, message);
+                    .authorizer
+                    .record_refusal(caller, Action::RenameObject, path, message);
                 return Err(Error::new(ErrorKind::Denied, message));
             }
             let free = WriteCondition {

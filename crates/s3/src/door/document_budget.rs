@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use dewar_auth::fair_share::ShareOwner;
 use dewar_auth::{Caller, Origin};
-use dewar_store::fair_share::ShareOwner;
 use dewar_types::UserId;
 use http::HeaderValue;
 use http::header::RETRY_AFTER;

@@ -13,8 +13,8 @@ use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
 use dewar_env::BoxFuture;
 use dewar_env::disk::sim::SimWorld;
-use dewar_meta::kv::MemoryKv;
-use dewar_meta::ns::Tree;
+use dewar_kv::MemoryKv;
+use dewar_namespace::Tree;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::{FileWrite, WriteMode};
 use dewar_store::quota::{Quota, QuotaTarget};
@@ -180,7 +180,6 @@ impl Rig {
             segments: Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _),
             master: Arc::new(MasterKeys::generate(&*env.rng)),
             env: env.clone(),
-            kv,
             tree,
             blobs,
             table,
