@@ -32,4 +32,13 @@ impl UrlEncodedForm {
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
+
+    /// Whether the form has this field, or members of a list or structure of this name (`NAME.…`).
+    #[must_use]
+    pub fn has_field(&self, name: &str) -> bool {
+        self.0.keys().any(|field| {
+            let rest = field.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    }
 }

@@ -90,6 +90,18 @@ pub(super) fn path_of(form: &UrlEncodedForm) -> &str {
     form.get("Path").unwrap_or("/")
 }
 
+/// Refuses parameters that would take rights away and that Dewar does not support.
+pub(super) fn refuse(form: &UrlEncodedForm, names: &[&str]) -> IamResult<()> {
+    match names.iter().find(|name| form.has_field(name)) {
+        None => Ok(()),
+        Some(name) => Err(IamError {
+            code: "ValidationError",
+            status: StatusCode::BAD_REQUEST,
+            words: format!("The parameter {name} is not supported."),
+        }),
+    }
+}
+
 /// XML that is being written.
 #[derive(Default)]
 pub(super) struct Xml(pub(super) String);
@@ -261,6 +273,7 @@ async fn users(
     let name = form.get("UserName");
     match action {
         "CreateUser" => {
+            refuse(form, &["PermissionsBoundary"])?;
             let user = iam
                 .create_user(need(form, "UserName")?, path_of(form))
                 .await?;
@@ -460,6 +473,7 @@ async fn roles(
 ) -> IamResult<bool> {
     match action {
         "CreateRole" => {
+            refuse(form, &["PermissionsBoundary"])?;
             need(form, "AssumeRolePolicyDocument")?;
             let name = need(form, "RoleName")?;
             let role = iam

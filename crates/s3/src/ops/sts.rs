@@ -10,7 +10,7 @@ use dewar_store::Store;
 use dewar_types::{Error, ErrorKind};
 use http::StatusCode;
 
-use super::iam::{IamError, IamResult, Xml, need, push_metadata, read_form};
+use super::iam::{IamError, IamResult, Xml, need, push_metadata, read_form, refuse};
 use crate::door::text_answer;
 use crate::error::credential_error;
 
@@ -54,6 +54,7 @@ async fn answer(
     let mut xml = Xml::default();
     let action = match form.get("Action").unwrap_or_default() {
         "AssumeRole" => {
+            refuse(form, &["SerialNumber", "TokenCode", "ProvidedContexts"])?;
             let given = accounts
                 .assume_role(caller, asked(form)?)
                 .await
@@ -79,6 +80,7 @@ async fn answer(
             "AssumeRoleWithWebIdentity"
         }
         "GetSessionToken" => {
+            refuse(form, &["SerialNumber", "TokenCode"])?;
             let given = accounts
                 .session_token(caller, duration(form)?)
                 .await

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use dewar_auth::{Caller, MasterKeys, Origin, UncountedConnection};
+use dewar_auth::{Bounds, Caller, MasterKeys, Origin, UncountedConnection};
 use dewar_catalog::record::CopyState;
 use dewar_checksum::AlgorithmSet;
 use dewar_data::blob::BlobStore;
@@ -88,8 +88,24 @@ impl Callers for Everybody {
         Box::pin(async { Err(Error::new(ErrorKind::Unauthenticated, "no names")) })
     }
 
-    fn caller<'a>(&'a self, _: &'a Proof, _: Origin) -> BoxFuture<'a, Result<Caller>> {
-        Box::pin(async { Ok(self.caller.clone()) })
+    fn caller<'a>(&'a self, proof: &'a Proof, origin: Origin) -> BoxFuture<'a, Result<Caller>> {
+        Box::pin(async move {
+            // A token `PERSON.CREDENTIAL` is the same user's, for whom an issuer vouches.
+            if let Proof::Token(token) = proof
+                && let Some((person, credential)) = token.reveal().split_once('.')
+                && let Some(user) = self.caller.user()
+            {
+                let bounds = Bounds {
+                    credential: credential.into(),
+                    provider: Some("issuer".into()),
+                    claims: vec![("issuer:sub".into(), vec![person.into()])],
+                    ..Bounds::default()
+                };
+                let user = Arc::new(user.clone());
+                return Ok(Caller::by_token(user, Arc::new(bounds), origin));
+            }
+            Ok(self.caller.clone())
+        })
     }
 }
 
