@@ -9,7 +9,7 @@ use dewar_auth::{
     Principal, Reason, Resource, User, UserKind, authorize, makes_only_new,
 };
 use dewar_meta::ns::record::FileRecord;
-use dewar_meta::ns::{Actor, Bucket, Condition, ETags, Tenant};
+use dewar_meta::ns::{Actor, Bucket, Condition, ETags, ResolvedName, Tenant};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
 use crate::Inner;
@@ -163,38 +163,85 @@ impl Inner {
 }
 
 impl Inner {
-    /// The condition for a caller's write: the requested one, and that the name does not exist if
-    /// the caller's token allows to create and not to overwrite.
+    /// Looks a name up for a write under a condition. The condition of the result also requires that
+    /// the name does not exist if the caller's token allows to create and not to overwrite. The name
+    /// is looked up only if a condition or a quota (`sized`) depends on it.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] if the name exists and may not be overwritten.
-    pub(crate) async fn write_condition(
+    /// [`ErrorKind::Denied`] if the caller may not make the write depend on the existing object, or
+    /// if the name exists and may not be overwritten.
+    pub(crate) async fn write_target(
         &self,
         caller: &Caller,
         bucket: &Bucket,
         key: &ObjectKey,
         asked: &WriteCondition,
+        sized: bool,
+    ) -> Result<(Condition, Option<ResolvedName>)> {
+        let none = write_condition(asked).is_none() && !lets_only_create(caller, bucket, key);
+        if none && !(sized && self.tree.has_quotas()) {
+            return Ok((Condition::NONE, None));
+        }
+        let found = self.tree.find_name(bucket, key).await?;
+        let condition = self.judge_write(caller, bucket, key, asked, found.file())?;
+        Ok((condition, Some(found)))
+    }
+
+    /// The same for a name that was looked up.
+    ///
+    /// # Errors
+    /// As [`Inner::write_target`].
+    pub(crate) fn judge_write(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        asked: &WriteCondition,
+        file: Option<&FileRecord>,
     ) -> Result<Condition> {
         if compares(asked) || asked.if_match.is_some() {
-            self.authorize_comparison(caller, bucket, key).await?;
+            self.authorize_comparison(caller, bucket, key, file)?;
         }
-        let condition = write_condition(asked);
-        let (tenant, name) = (&bucket.tenant.name, bucket.name.as_str());
-        if !makes_only_new(caller, tenant, name, key.as_str()) {
-            return Ok(condition);
+        let mut condition = write_condition(asked);
+        if lets_only_create(caller, bucket, key) {
+            if file.is_some() {
+                let path = bucket.path(key.as_str());
+                let why = "the token lets create but not overwrite";
+                let message = format!("{path} exists, and {why}");
+                self.audit.refused(caller, Action::PutObject, path, why);
+                return Err(Error::new(ErrorKind::Denied, message));
+            }
+            condition.if_none_match = Some(ETags::Any);
         }
-        let found = self.tree.lookup(bucket, key).await?;
-        if found.is_some_and(|found| found.file.is_live()) {
-            let path = bucket.path(key.as_str());
-            let why = "the token lets create but not overwrite";
-            let message = format!("{path} exists, and {why}");
-            self.audit.refused(caller, Action::PutObject, path, why);
-            return Err(Error::new(ErrorKind::Denied, message));
+        Ok(condition)
+    }
+}
+
+/// Whether the caller's token allows to create the object and not to overwrite it.
+fn lets_only_create(caller: &Caller, bucket: &Bucket, key: &ObjectKey) -> bool {
+    let (tenant, name) = (&bucket.tenant.name, bucket.name.as_str());
+    makes_only_new(caller, tenant, name, key.as_str())
+}
+
+impl Inner {
+    /// Looks a name up if a condition compares with its current version, for a caller who may
+    /// compare.
+    ///
+    /// # Errors
+    /// As [`Inner::authorize_comparison`].
+    pub(crate) async fn compared_name(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        asked: &WriteCondition,
+    ) -> Result<Option<ResolvedName>> {
+        if !compares(asked) {
+            return Ok(None);
         }
-        Ok(Condition {
-            if_none_match: Some(ETags::Any),
-            ..condition
-        })
+        let found = self.tree.find_name(bucket, key).await?;
+        self.authorize_comparison(caller, bucket, key, found.file())?;
+        Ok(Some(found))
     }
 }
 
@@ -215,15 +262,14 @@ impl Inner {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`].
-    pub(crate) async fn authorize_comparison(
+    pub(crate) fn authorize_comparison(
         &self,
         caller: &Caller,
         bucket: &Bucket,
         key: &ObjectKey,
+        file: Option<&FileRecord>,
     ) -> Result<()> {
-        let found = self.tree.lookup(bucket, key).await?;
-        let live = found.filter(|found| found.file.is_live());
-        let access_facts = live.map(|found| AccessFacts::of(&found.file)).transpose()?;
+        let access_facts = file.map(AccessFacts::of).transpose()?;
         let details = Details {
             stat: true,
             ..self.details()

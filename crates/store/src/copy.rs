@@ -4,7 +4,7 @@
 use dewar_auth::{Action, Caller, Details};
 use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_meta::ns::record::{ContentCopy, EncryptionRecord, FileRecord, KeyHolder};
-use dewar_meta::ns::{Bucket, CopyHeaders, CopyOptions};
+use dewar_meta::ns::{Bucket, CopyHeaders, CopyOptions, NameRef};
 use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, Result};
 
 use crate::access::ObjectOwner;
@@ -60,8 +60,10 @@ impl Store {
             None => Action::GetObject,
             Some(_) => Action::GetObjectVersion,
         };
+        let found = inner.tree.find_name(&from, &source.key).await?;
+        let (name, details) = ((&from, &source.key, found.clone()), inner.details());
         let file = inner
-            .authorized_version(caller, action, &from, &source.key, source_version)
+            .authorized_version_in(caller, action, name, source_version, &details)
             .await?;
         let to = inner.bucket_of(caller, &target.bucket).await?;
         let owner = inner
@@ -91,12 +93,13 @@ impl Store {
                 metadata: attributes.user.clone(),
             },
         };
+        let (condition, there) = inner
+            .write_target(caller, &to, &target.key, &request.condition, false)
+            .await?;
         let options = CopyOptions {
             headers,
             source: read_condition(&request.source_condition),
-            target: inner
-                .write_condition(caller, &to, &target.key, &request.condition)
-                .await?,
+            target: condition,
             checksum: full_checksum(request.checksum),
             source_name: source_version,
             source_version: Some(version.id),
@@ -113,14 +116,17 @@ impl Store {
             .tree
             .copy(
                 &owner.actor(&principal),
-                (&from, &source.key),
-                (&to, &target.key),
+                NameRef::new(&from, &source.key, Some(found)),
+                NameRef::new(&to, &target.key, there),
                 &options,
             )
             .await;
         let mut published = match published {
             Err(error) if error.kind() == ErrorKind::Precondition => {
-                let now = inner.readable(&from, &source.key, source_version).await;
+                let now = inner.tree.find_name(&from, &source.key).await?;
+                let now = inner
+                    .readable(now, &from, &source.key, source_version)
+                    .await;
                 return match now {
                     Ok(now) if now.current.id == version.id => Err(error),
                     // It went, or is another: what the caller may is to be asked anew.

@@ -5,8 +5,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::Bucket;
 use dewar_meta::ns::record::{ContentCopy, CopyState, Extent, FileRecord, VersionRecord};
+use dewar_meta::ns::{Bucket, ResolvedName};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionName};
 
 use crate::api::{DeleteMarkerError, GetRequest, ObjectInfo};
@@ -153,14 +153,32 @@ impl Inner {
         request: &GetRequest,
         stat: bool,
     ) -> Result<(FileRecord, ByteRange, Option<DataKey>)> {
+        let found = self.tree.find_name(bucket, &request.object.key).await?;
+        self.find_in(caller, bucket, request, found, stat).await
+    }
+
+    /// The same for a name that was looked up.
+    pub(crate) async fn find_in(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        request: &GetRequest,
+        found: ResolvedName,
+        stat: bool,
+    ) -> Result<(FileRecord, ByteRange, Option<DataKey>)> {
         let key = &request.object.key;
         let path = bucket.path(key.as_str());
         let action = match request.version {
             None => Action::GetObject,
             Some(_) => Action::GetObjectVersion,
         };
+        let details = Details {
+            stat,
+            ..self.details()
+        };
+        let name = (bucket, key, found);
         let mut file = self
-            .authorized_version_stat(caller, action, bucket, key, request.version, stat)
+            .authorized_version_in(caller, action, name, request.version, &details)
             .await?;
         read_condition(&request.condition).check_read(&path, &file.current)?;
         let size = file.current.size;
@@ -194,41 +212,25 @@ impl Inner {
         key: &ObjectKey,
         version: Option<VersionName>,
     ) -> Result<FileRecord> {
-        self.authorized_version_stat(caller, action, bucket, key, version, false)
+        let found = self.tree.find_name(bucket, key).await?;
+        let name = (bucket, key, found);
+        self.authorized_version_in(caller, action, name, version, &self.details())
             .await
     }
 
-    async fn authorized_version_stat(
-        &self,
-        caller: &Caller,
-        action: Action,
-        bucket: &Bucket,
-        key: &ObjectKey,
-        version: Option<VersionName>,
-        stat: bool,
-    ) -> Result<FileRecord> {
-        let details = Details {
-            stat,
-            ..self.details()
-        };
-        self.authorized_version_with(caller, action, bucket, key, version, &details)
-            .await
-    }
-
-    /// The same, with further facts for policies.
+    /// The same for a name that was looked up, with further facts for policies.
     ///
     /// # Errors
     /// As [`Inner::authorized_version`].
-    pub(crate) async fn authorized_version_with(
+    pub(crate) async fn authorized_version_in(
         &self,
         caller: &Caller,
         action: Action,
-        bucket: &Bucket,
-        key: &ObjectKey,
+        (bucket, key, found): (&Bucket, &ObjectKey, ResolvedName),
         version: Option<VersionName>,
         details: &Details<'_>,
     ) -> Result<FileRecord> {
-        let found = self.readable(bucket, key, version).await;
+        let found = self.readable(found, bucket, key, version).await;
         let access_facts = match &found {
             Ok(file) => Some(AccessFacts::of(file)?),
             Err(_) => None,
@@ -293,22 +295,22 @@ impl Inner {
         Ok(error)
     }
 
-    /// The file and the version to read.
+    /// The file and the version to read, of a name that was looked up.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::NoSuchVersion`] and [`ErrorKind::DeleteMarker`] for a
     /// named version. For a delete marker, [`DeleteMarkerError`] is the source.
     pub(crate) async fn readable(
         &self,
+        found: ResolvedName,
         bucket: &Bucket,
         key: &ObjectKey,
         version: Option<VersionName>,
     ) -> Result<FileRecord> {
         let path = || bucket.path(key.as_str());
-        let found = self.tree.lookup_version(bucket, key, version).await?;
-        let file = match (found, version) {
-            (Some(found), _) if found.file.is_live() => return Ok(found.file),
-            (Some(found), _) => found.file,
+        let file = match (self.tree.version_of(found, version).await?, version) {
+            (Some(file), _) if file.is_live() => return Ok(file),
+            (Some(file), _) => file,
             (None, None) => {
                 return Err(not_found(&path()));
             }
@@ -342,7 +344,7 @@ impl Inner {
         // The same version may be in another pool by now.
         let same =
             |now: &VersionRecord| now.id == file.current.id && now.copies == file.current.copies;
-        Ok(now.is_some_and(|now| same(&now.file.current)))
+        Ok(now.is_some_and(|now| same(&now.current)))
     }
 
     /// The range of a part. An object that was not uploaded in parts has one part, number 1.

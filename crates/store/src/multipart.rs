@@ -9,8 +9,8 @@ use dewar_meta::ns::record::{
     DisplayedChecksum, ETag, EncryptionRecord, PartRecord, UploadChecksum, UploadRecord,
 };
 use dewar_meta::ns::{
-    Bucket, CompletePart as NamedPart, CopyOptions, ListedUpload as Item, NewPart, NewUpload,
-    PartNames, UploadQuery,
+    Bucket, CompletePart as NamedPart, CopyOptions, ListedUpload as Item, NameRef, NewPart,
+    NewUpload, PartNames, UploadQuery,
 };
 use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, RangeSpec, Result, UploadId};
 
@@ -311,7 +311,7 @@ impl Store {
             .inner
             .tree
             .copy_part(
-                (download.bucket(), &source.object.key),
+                (download.bucket(), &source.object.key).into(),
                 Some(download.range),
                 &options,
                 (&bucket, &key),
@@ -374,9 +374,9 @@ impl Store {
                 etag: part.etag.clone(),
             });
         }
-        let condition = self
+        let (condition, found) = self
             .inner
-            .write_condition(caller, &bucket, &key, &request.condition)
+            .write_target(caller, &bucket, &key, &request.condition, false)
             .await?;
         let (shared, caller) = (SharedStore::clone(&self.inner), caller.clone());
         run_to_completion(async move {
@@ -404,8 +404,7 @@ impl Store {
                 .tree
                 .complete_upload(
                     &actor(&caller, &principal),
-                    &bucket,
-                    &key,
+                    NameRef::new(&bucket, &key, found),
                     request.upload,
                     &named,
                     shared.part_bytes_min,

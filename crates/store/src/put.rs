@@ -8,7 +8,7 @@ use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
 use dewar_checksum::{Algorithm, DigestSet};
 use dewar_meta::ns::record::{ETag, SystemHeaders};
-use dewar_meta::ns::{Bucket, Condition, NewVersion};
+use dewar_meta::ns::{Bucket, Condition, NameRef, NewVersion, ResolvedName};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 use tracing::Instrument as _;
 
@@ -29,6 +29,8 @@ pub struct Upload {
     caller: Caller,
     bucket: Bucket,
     key: ObjectKey,
+    /// The name as it was looked up before the first byte, if that was needed.
+    found: Option<ResolvedName>,
     owner: ObjectOwner,
     headers: SystemHeaders,
     metadata: BTreeMap<String, String>,
@@ -85,22 +87,19 @@ impl Store {
             let message = format!("{path}: {size} bytes, {OBJECT_BYTES_MAX} are allowed");
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
-        let condition = shared
-            .write_condition(caller, &bucket, &object_key, &request.condition)
+        let (asked, sized) = (&request.condition, request.size.is_some());
+        let (condition, found) = shared
+            .write_target(caller, &bucket, &object_key, asked, sized)
             .await?;
         let path = bucket.path(object_key.as_str());
-        if !condition.is_none() {
-            let current = shared.tree.lookup(&bucket, &object_key).await?;
-            condition.check_write(&path, current.as_ref().map(|found| &found.file.current))?;
+        if let Some(found) = &found {
+            condition.check_write(&path, found.file().map(|file| &file.current))?;
         }
         let owner = shared
             .object_owner(caller, &bucket, object_key.as_str(), request.acl.as_ref())
             .await?;
-        if let Some(size) = request.size {
-            shared
-                .tree
-                .check_room(&bucket, &object_key, owner.owner, size)
-                .await?;
+        if let (Some(size), Some(found)) = (request.size, &found) {
+            shared.tree.check_room(found, owner.owner, size).await?;
         }
         let want = match request.checksum {
             Some(algorithm) => request.want.with(algorithm),
@@ -126,6 +125,7 @@ impl Store {
             caller: caller.clone(),
             bucket,
             key: object_key,
+            found,
             owner,
             headers,
             metadata: request.attributes.user,
@@ -193,12 +193,13 @@ impl Upload {
                 new.encryption = Some(record);
             }
         }
-        let (shared, caller, owner, bucket, key, condition, held) = (
+        let (shared, caller, owner, bucket, key, found, condition, held) = (
             self.shared,
             self.caller,
             self.owner,
             self.bucket,
             self.key,
+            self.found,
             self.condition,
             received.held,
         );
@@ -207,7 +208,8 @@ impl Upload {
             let (actor, extra) = (owner.actor(&principal), held.extra());
             let tree = &shared.tree;
             // Boxed, or the task would be five times as large, and copied as a whole when it begins.
-            let published = tree.publish(&actor, &bucket, &key, new, &condition, &extra);
+            let name = NameRef::new(&bucket, &key, found);
+            let published = tree.publish(&actor, name, new, &condition, &extra);
             let outcome = Box::pin(published).await;
             held.settle(&shared, &outcome).await;
             let mut version = outcome?.version;

@@ -1,7 +1,7 @@
 //! Renaming an object or a directory.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::RenameOptions;
+use dewar_meta::ns::{NameRef, RenameOptions};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::Store;
@@ -43,17 +43,19 @@ impl Store {
         ] {
             inner.authorize_in_bucket(caller, action, &bucket, Some(key.as_str()), &details)?;
         }
-        let condition = inner
-            .write_condition(caller, &bucket, &request.target, &request.condition)
+        let (to, asked) = (&request.target, &request.condition);
+        let (condition, there) = inner
+            .write_target(caller, &bucket, to, asked, false)
             .await?;
+        let found = inner.tree.find_name(&bucket, source).await?;
         let asked = &request.source_condition;
         if compares(asked) || asked.if_match.is_some() {
-            inner.authorize_comparison(caller, &bucket, source).await?;
+            inner.authorize_comparison(caller, &bucket, source, found.file())?;
         }
         let principal = caller.to_string();
         let actor = actor(caller, &principal);
         if let Some(directory) = source.as_str().strip_suffix('/')
-            && inner.tree.lookup(&bucket, source).await?.is_none()
+            && found.file().is_none()
         {
             // Names would be carried out of what a statement denies, or into what it allows.
             if policies_tell_keys_apart(caller, &bucket)? {
@@ -89,8 +91,8 @@ impl Store {
             .tree
             .rename_file(
                 &actor,
-                (&bucket, source),
-                (&bucket, &request.target),
+                NameRef::new(&bucket, source, Some(found)),
+                NameRef::new(&bucket, to, there),
                 (&write_condition(&request.source_condition), &condition),
             )
             .await

@@ -67,7 +67,9 @@ impl Inner {
                 }
                 Ok(())
             };
-            let changed = self.tree.change_version(actor, bucket, key, name, change);
+            let changed = self
+                .tree
+                .change_version(actor, (bucket, key).into(), name, change);
             return match changed.await {
                 Ok(now) => Ok(now.id == version.id),
                 Err(error) if went(&error) => Ok(false),
@@ -81,19 +83,19 @@ impl Inner {
         else {
             return Ok(false);
         };
-        let was = &found.file.current;
+        let was = &found.current;
         if was.id != version.id {
             return Ok(false);
         }
         let origin = SalvageOrigin {
-            owner: was.owner.unwrap_or(found.file.attributes.owner).0,
+            owner: was.owner.unwrap_or(found.attributes.owner).0,
             path: bucket.path(key.as_str()),
             part: None,
             headers: was.headers.clone(),
             metadata: was.metadata.clone(),
             pool,
         };
-        let extents = self.extents(&found.file).await?;
+        let extents = self.extents(&found).await?;
         let blobs = extents.iter().map(|extent| extent.blob);
         let pinned = self.table.readers().pin(blobs);
         // The hold works from here on; what went before it shows as another version or another place.
@@ -102,7 +104,7 @@ impl Inner {
             .lookup_version(bucket, key, Some(was.name()))
             .await?;
         let same = |now: &VersionRecord| now.id == was.id && now.copies == was.copies;
-        if !now.is_some_and(|now| same(&now.file.current)) {
+        if !now.is_some_and(|now| same(&now.current)) {
             return Ok(false);
         }
         let mut written = WrittenCopy::default();

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::record::{Retention, RetentionMode, VersionRecord};
-use dewar_meta::ns::{Bucket, ChangeContext, VersionAttributes as StoredAttributes};
+use dewar_meta::ns::{
+    Bucket, ChangeContext, NameRef, ResolvedName, VersionAttributes as StoredAttributes,
+};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result, VersionName};
 use minicbor::{Decode, Encode};
 
@@ -244,11 +246,11 @@ impl Store {
             retention: retention.map(|asked| (mode_name(asked.mode), asked.until)),
             ..self.inner.details()
         };
-        let (found, _) = self
-            .authorized_version_of(caller, action, object, version, &details)
+        let (bucket, found, _) = self
+            .authorized_version_in(caller, action, object, version, &details)
             .await?;
-        let bypass = bypass && self.inner.may_bypass(caller, &found, Some(key), &details);
-        let path = found.path(key);
+        let bypass = bypass && self.inner.may_bypass(caller, &bucket, Some(key), &details);
+        let path = bucket.path(key);
         let change = |attributes: &mut StoredAttributes, around: ChangeContext| {
             need_object_lock(around.object_lock.is_some())?;
             if retention.is_some_and(|retention| retention.until <= around.now) {
@@ -267,15 +269,10 @@ impl Store {
             Ok(())
         };
         let principal = caller.to_string();
+        let name = NameRef::new(&bucket, &object.key, Some(found));
         self.inner
             .tree
-            .change_version(
-                &actor(caller, &principal),
-                &found,
-                &object.key,
-                version,
-                change,
-            )
+            .change_version(&actor(caller, &principal), name, version, change)
             .await?;
         Ok(())
     }
@@ -362,12 +359,29 @@ impl Store {
         version: Option<VersionName>,
         details: &Details<'_>,
     ) -> Result<(Bucket, VersionRecord)> {
-        let bucket = self.inner.bucket_of(caller, &object.bucket).await?;
-        let file = self
-            .inner
-            .authorized_version_with(caller, action, &bucket, &object.key, version, details)
+        let (bucket, _, version) = self
+            .authorized_version_in(caller, action, object, version, details)
             .await?;
-        Ok((bucket, file.current))
+        Ok((bucket, version))
+    }
+
+    /// The same with the name as it was looked up, for a change of the version.
+    async fn authorized_version_in(
+        &self,
+        caller: &Caller,
+        action: Action,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+        details: &Details<'_>,
+    ) -> Result<(Bucket, ResolvedName, VersionRecord)> {
+        let (inner, key) = (&self.inner, &object.key);
+        let bucket = inner.bucket_of(caller, &object.bucket).await?;
+        let found = inner.tree.find_name(&bucket, key).await?;
+        let name = (&bucket, key, found.clone());
+        let file = inner
+            .authorized_version_in(caller, action, name, version, details)
+            .await?;
+        Ok((bucket, found, file.current))
     }
 
     async fn change(
@@ -380,20 +394,15 @@ impl Store {
         change: impl Fn(&mut StoredAttributes, ChangeContext) -> Result<()>,
     ) -> Result<Option<VersionName>> {
         // Its owner, its list and its tags have a say, so it is looked at before.
-        let (bucket, _) = self
-            .authorized_version_of(caller, action, object, version, details)
+        let (bucket, found, _) = self
+            .authorized_version_in(caller, action, object, version, details)
             .await?;
         let principal = caller.to_string();
+        let name = NameRef::new(&bucket, &object.key, Some(found));
         let version = self
             .inner
             .tree
-            .change_version(
-                &actor(caller, &principal),
-                &bucket,
-                &object.key,
-                version,
-                change,
-            )
+            .change_version(&actor(caller, &principal), name, version, change)
             .await?;
         Ok(shown_name(&bucket, &version))
     }

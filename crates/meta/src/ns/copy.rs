@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use dewar_types::{ByteRange, Error, ErrorKind, GroupId, ObjectKey, VersionId, VersionName};
+use dewar_types::{ByteRange, Error, ErrorKind, GroupId, VersionId, VersionName};
 use minicbor::bytes::ByteVec;
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
@@ -13,10 +13,10 @@ use super::record::{
     ChangeKind, ContentCopy, DisplayedChecksum, Extent, PartSizes, Retention, SystemHeaders,
     VersionRecord,
 };
-use super::resolve::ResolvedName;
+use super::resolve::{NameRef, ResolvedName};
 use super::retry::ConflictRetry;
 use super::versions::{VersionLocation, readable};
-use super::{Actor, Bucket, Tree};
+use super::{Actor, Tree};
 use crate::kv::ReadValue;
 
 /// The headers that a copy keeps from its source besides the content.
@@ -105,16 +105,16 @@ impl Tree {
     pub async fn copy(
         &self,
         actor: &Actor<'_>,
-        from: (&Bucket, &ObjectKey),
-        to: (&Bucket, &ObjectKey),
+        mut from: NameRef<'_>,
+        mut to: NameRef<'_>,
         options: &CopyOptions,
     ) -> Result<Published, Error> {
         let id = self.ids.version().await?;
-        let mut turn = ConflictRetry::new(self, to.0.path(to.1.as_str()));
+        let mut turn = ConflictRetry::new(self, to.path());
         loop {
-            let target = self.target(to.0, to.1).await?;
+            let target = to.resolve(self).await?;
             let current = target.file().map(|file| &file.current);
-            let Some(source) = self.source(from, options).await? else {
+            let Some(source) = self.source(&mut from, options).await? else {
                 turn.lost().await?;
                 continue;
             };
@@ -170,10 +170,10 @@ impl Tree {
     /// Finds what is to be copied; `None` when it was replaced while it was looked at.
     pub(super) async fn source(
         &self,
-        (bucket, key): (&Bucket, &ObjectKey),
+        from: &mut NameRef<'_>,
         options: &CopyOptions,
     ) -> Result<Option<CopySource>, Error> {
-        let target = self.target(bucket, key).await?;
+        let target = from.resolve(self).await?;
         let place = self.place_of(&target, options.source_name).await?;
         let VersionLocation { version, older, .. } =
             readable(&target.path, place, options.source_name)?;

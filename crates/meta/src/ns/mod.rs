@@ -7,9 +7,10 @@
 //!
 //! ```text
 //! let bucket = tree.bucket(&tenant, &name).await?;          // authorise with bucket.record
-//! let found = tree.lookup(&bucket, &key).await?;             // record of the current version
+//! let found = tree.find_name(&bucket, &key).await?;          // record of the current version
 //! let id = tree.ids().version().await?;                      // before the bytes are written
-//! let published = tree.publish(&actor, &bucket, &key, new, &condition, &extra).await?;
+//! let name = NameRef::new(&bucket, &key, Some(found));
+//! let published = tree.publish(&actor, name, new, &condition, &extra).await?;
 //! ```
 //!
 //! # How a change works
@@ -69,6 +70,7 @@ pub mod keys;
 mod list;
 mod list_versions;
 mod multipart;
+mod node;
 mod publish;
 mod quota;
 mod reclaim;
@@ -86,12 +88,13 @@ mod versions;
 mod walk;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use dewar_env::Env;
-use dewar_types::{Error, ErrorKind, ObjectKey, TenantName, VersionId, Zone};
+use dewar_types::{Error, ErrorKind, ObjectKey, TenantId, TenantName, VersionId, Zone};
 use minicbor::bytes::ByteVec;
+use parking_lot::RwLock;
 
 pub use bucket::{BucketPage, BucketQuery, Emptiness, ListedBucket, NewBucket, Usage};
 pub use charge::METADATA_FREE;
@@ -109,12 +112,14 @@ pub use multipart::{
     CompleteFn, CompletePart, CompletedObject, ListedUpload, NewPart, NewUpload, OpenUploadEntry,
     PART_NUMBER_MAX, PartNames, PartPage, UploadPage, UploadQuery, UploadUsage,
 };
+pub use node::{ParentDirectory, ResolvedNode};
 pub use publish::{DataChanges, NewVersion, Published};
 pub use quota::{Quota, SetQuota};
 pub use reclaim::{ReclaimReport, UnreferencedBlob};
 pub use relocate::Relocation;
 pub use rename::RenameOptions;
 pub use reservation::Reservation;
+pub use resolve::{NameRef, ResolvedName};
 pub use versions::{ChangeContext, VersionAttributes};
 
 use self::cache::DirCache;
@@ -123,7 +128,7 @@ use self::record::{
     VersionRecord,
 };
 use self::retry::ContentionLocks;
-use crate::kv::{Kv, ReadValue, Seq};
+use crate::kv::{Kv, Seq};
 
 /// Directories remembered.
 const DIRS_CACHED: usize = 65_536;
@@ -141,17 +146,8 @@ pub struct Tree {
     cache: Arc<DirCache>,
     contended: Arc<ContentionLocks>,
     quotas: Arc<quota::Quotas>,
-}
-
-/// A file, and the records that must stay unchanged for a change that depends on it.
-#[derive(Clone, Debug)]
-pub struct FileLookup {
-    /// Its record.
-    pub file: FileRecord,
-    /// Its key in the catalog.
-    pub key: Bytes,
-    /// The read that found it, for [`crate::kv::Precondition::same`].
-    pub read: ReadValue,
+    /// Tenants that were looked up. A tenant is never removed or changed.
+    tenants: Arc<RwLock<BTreeMap<TenantName, TenantId>>>,
 }
 
 impl Tree {
@@ -169,6 +165,7 @@ impl Tree {
             cache: Arc::new(DirCache::new(DIRS_CACHED, DIRS_CACHED_BYTES_DEFAULT)),
             contended: Arc::new(ContentionLocks::new()),
             quotas,
+            tenants: Arc::default(),
         };
         let default = TenantName::default();
         if tree.tenant(&default).await?.is_none() {
@@ -216,12 +213,9 @@ impl Tree {
         &self,
         bucket: &Bucket,
         key: &ObjectKey,
-    ) -> Result<Option<FileLookup>, Error> {
-        let target = self.target(bucket, key).await?;
-        Ok(match (target.slot, target.entry) {
-            (Some((key, read)), Some(Entry::File(file))) if file.is_live() => {
-                Some(FileLookup { file, key, read })
-            }
+    ) -> Result<Option<FileRecord>, Error> {
+        Ok(match self.find_name(bucket, key).await?.entry {
+            Some(Entry::File(file)) if file.is_live() => Some(file),
             _ => None,
         })
     }

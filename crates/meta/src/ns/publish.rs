@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use dewar_checksum::DigestSet;
-use dewar_types::{
-    BlobId, EntryId, Error, ErrorKind, GroupId, ObjectKey, Timestamp, UserId, VersionId,
-};
+use dewar_types::{BlobId, EntryId, Error, ErrorKind, GroupId, Timestamp, UserId, VersionId};
 use minicbor::bytes::ByteVec;
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
@@ -15,10 +13,10 @@ use super::record::{
     ChangeKind, ChangeRecord, ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, Extent,
     PartSizes, Retention, SystemHeaders, VersionFlags, VersionRecord, Versioning,
 };
-use super::resolve::ResolvedName;
+use super::resolve::{NameRef, ResolvedName};
 use super::retry::ConflictRetry;
 use super::versions::Name;
-use super::{Actor, Bucket, Tree, keys};
+use super::{Actor, Tree, keys};
 use crate::kv::InlineData;
 
 /// Written content that is to get a name. All blobs and slots in `copies` must be new: nothing else
@@ -158,8 +156,7 @@ impl Tree {
     pub async fn publish(
         &self,
         actor: &Actor<'_>,
-        bucket: &Bucket,
-        key: &ObjectKey,
+        mut name: NameRef<'_>,
         new: NewVersion,
         condition: &Condition,
         extra: &DataChanges,
@@ -168,9 +165,9 @@ impl Tree {
             Some(id) => id,
             None => self.ids.version().await?,
         };
-        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, name.path());
         loop {
-            let target = self.target(bucket, key).await?;
+            let target = name.resolve(self).await?;
             let current = target.file().map(|file| &file.current);
             condition.check_write(turn.path(), current)?;
             let kept = match &new.revises {

@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::record::{Counter, CounterScope, Entry, PartRecord, QuotaRecord, Record, SpaceMark};
 use super::reservation::Reserved;
-use super::resolve::{ResolvedPath, not_found};
+use super::resolve::{ResolvedName, ResolvedPath, not_found};
 use super::{Actor, Bucket, Tree, Usage, charge, keys};
 use crate::kv::{Kv, Scan};
 
@@ -237,15 +237,13 @@ impl Tree {
     /// `Quota`, with the limited scope and its usage; errors of the engine.
     pub async fn check_room(
         &self,
-        bucket: &Bucket,
-        key: &ObjectKey,
+        target: &ResolvedName,
         owner: UserId,
         size: u64,
     ) -> Result<(), Error> {
         if !self.has_quotas() {
             return Ok(());
         }
-        let target = self.target(bucket, key).await?;
         let goes = match &target.entry {
             Some(Entry::File(file)) => {
                 charge::replaced(file, target.chain.versioning()).unwrap_or(Usage {

@@ -13,7 +13,7 @@ use super::record::{
     ChangeKind, ChangeRecord, DirRecord, Entry, FileRecord, HintStep, Record, VersionRecord,
     Versioning,
 };
-use super::resolve::{ResolvedName, ResolvedPath, not_found};
+use super::resolve::{NameRef, ResolvedName, ResolvedPath, not_found};
 use super::retry::ConflictRetry;
 use super::versions::Name;
 use super::{Actor, Bucket, Tree, keys};
@@ -44,28 +44,28 @@ impl Tree {
     pub async fn rename_file(
         &self,
         actor: &Actor<'_>,
-        from: (&Bucket, &ObjectKey),
-        to: (&Bucket, &ObjectKey),
+        mut from: NameRef<'_>,
+        mut to: NameRef<'_>,
         conditions: (&Condition, &Condition),
     ) -> Result<Published, Error> {
-        let mut turn = ConflictRetry::new(self, to.0.path(to.1.as_str()));
-        if from.0.id != to.0.id {
-            return Err(cross_device(&from.0.path(from.1.as_str()), turn.path()));
+        let mut turn = ConflictRetry::new(self, to.path());
+        if from.bucket.id != to.bucket.id {
+            return Err(cross_device(&from.path(), turn.path()));
         }
         loop {
-            let source = self.target(from.0, from.1).await?;
+            let source = from.resolve(self).await?;
             let Some(file) = source.file().cloned() else {
                 return Err(not_found(&source.path));
             };
             conditions
                 .0
                 .check_write(&source.path, Some(&file.current))?;
-            let target = self.target(to.0, to.1).await?;
+            let target = to.resolve(self).await?;
             conditions
                 .1
                 .check_write(turn.path(), target.file().map(|file| &file.current))?;
             refuse_rename(&source, Some(&target))?;
-            if from.1 == to.1 {
+            if from.key == to.key {
                 return Ok(Published {
                     entry: file.attributes.id,
                     version: file.current,

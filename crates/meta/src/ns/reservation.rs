@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::quota::Quotas;
 use super::record::{CounterScope, FileRecord};
-use super::resolve::ResolvedPath;
+use super::resolve::{ResolvedName, ResolvedPath};
 use super::{Bucket, Tree, Usage, charge};
 
 /// A reservation grows by as much as it has, but at most by this.
@@ -132,21 +132,19 @@ impl Tree {
     pub async fn check_reservation(
         &self,
         reservation: &Reservation,
-        bucket: &Bucket,
-        key: &ObjectKey,
+        target: &ResolvedName,
         bytes: u64,
     ) -> Result<(), Error> {
         if !self.has_quotas() {
             return Ok(());
         }
-        let (dirs, _) = key.split();
-        let chain = self.resolve(bucket, &dirs).await?;
+        let chain = &target.chain;
         let scopes = chain.scopes_with((reservation.owner, chain.group()));
         let more = Usage {
             objects: 0,
             bytes: bytes.saturating_sub(reservation.credit),
         };
-        self.check_fit(&scopes, &chain, more, reservation.bytes)
+        self.check_fit(&scopes, chain, more, reservation.bytes)
             .await
     }
 

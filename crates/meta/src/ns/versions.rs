@@ -31,9 +31,9 @@ use super::record::{
     ChangeKind, ChangeRecord, ETag, Entry, EntryAttributes, FileRecord, ObjectLock, Record,
     Retention, SystemHeaders, VersionFlags, VersionRecord, Versioning,
 };
-use super::resolve::{ResolvedName, ResolvedPath, not_found};
+use super::resolve::{NameRef, ResolvedName, ResolvedPath, not_found};
 use super::retry::ConflictRetry;
-use super::{Actor, Bucket, FileLookup, Tree, keys};
+use super::{Actor, Bucket, Tree, keys};
 use crate::kv::{ReadValue, Scan};
 
 /// The attributes of an existing version that may change; its content never does.
@@ -499,8 +499,8 @@ impl<'a> Name<'a> {
 
 impl Tree {
     /// Finds a version of a name: the current one, or the one named. Delete markers are found as
-    /// well: see [`FileRecord::is_live`]. For an older version [`FileLookup::file`] has that as its
-    /// `current`, and its owner.
+    /// well: see [`FileRecord::is_live`]. For an older version, `current` of the result is that
+    /// version, and the attributes have its owner.
     ///
     /// # Errors
     /// `NoSuchBucket`; errors of the engine.
@@ -509,49 +509,46 @@ impl Tree {
         bucket: &Bucket,
         key: &ObjectKey,
         name: Option<VersionName>,
-    ) -> Result<Option<FileLookup>, Error> {
-        let target = self.target(bucket, key).await?;
-        let current = match &target.entry {
-            Some(Entry::File(file)) => name.is_none_or(|name| file.current.name() == name),
+    ) -> Result<Option<FileRecord>, Error> {
+        let found = self.find_name(bucket, key).await?;
+        self.version_of(found, name).await
+    }
+
+    /// The same for a name that was looked up.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup_version`].
+    pub async fn version_of(
+        &self,
+        found: ResolvedName,
+        name: Option<VersionName>,
+    ) -> Result<Option<FileRecord>, Error> {
+        let older = match &found.entry {
+            // The common case moves what was read.
+            Some(Entry::File(file)) if name.is_none_or(|name| file.current.name() == name) => None,
+            Some(Entry::File(_)) => match self.place_of(&found, name).await? {
+                Some(place) => place.older.map(|_| place.version),
+                None => return Ok(None),
+            },
             _ => return Ok(None),
         };
-        // The common case moves what was read.
-        let place = if current {
-            None
-        } else {
-            match self.place_of(&target, name).await? {
-                Some(place) => Some(place),
-                None => return Ok(None),
-            }
-        };
-        let (Some(slot), Some(Entry::File(file))) = (target.slot, target.entry) else {
+        let Some(Entry::File(file)) = found.entry else {
             return Ok(None);
         };
-        let older = place.and_then(|place| Some((place.older?, place.version)));
-        Ok(Some(match older {
-            None => FileLookup {
-                file,
-                key: slot.0,
-                read: slot.1,
+        let Some(version) = older else {
+            return Ok(Some(file));
+        };
+        let (owner, group) = owner_of(&version, &file.attributes);
+        Ok(Some(FileRecord {
+            attributes: EntryAttributes {
+                owner,
+                group,
+                mtime: version.modified,
+                ..file.attributes
             },
-            Some(((key, read), version)) => {
-                let (owner, group) = owner_of(&version, &file.attributes);
-                FileLookup {
-                    file: FileRecord {
-                        attributes: EntryAttributes {
-                            owner,
-                            group,
-                            mtime: version.modified,
-                            ..file.attributes
-                        },
-                        current: version,
-                        older: 0,
-                        older_null: None,
-                    },
-                    key,
-                    read,
-                }
-            }
+            current: version,
+            older: 0,
+            older_null: None,
         }))
     }
 
@@ -609,7 +606,7 @@ impl Tree {
     ) -> Result<bool, Error> {
         let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
-            let target = self.target(bucket, key).await?;
+            let target = self.find_name(bucket, key).await?;
             let place = self.place_of(&target, name).await?;
             let Ok(place) = readable(&target.path, place, name) else {
                 return Ok(false);
@@ -640,14 +637,13 @@ impl Tree {
     pub async fn change_version(
         &self,
         actor: &Actor<'_>,
-        bucket: &Bucket,
-        key: &ObjectKey,
+        mut of: NameRef<'_>,
         name: Option<VersionName>,
         change: impl Fn(&mut VersionAttributes, ChangeContext) -> Result<(), Error>,
     ) -> Result<VersionRecord, Error> {
-        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, of.path());
         loop {
-            let target = self.target(bucket, key).await?;
+            let target = of.resolve(self).await?;
             let place = self.place_of(&target, name).await?;
             let place = readable(&target.path, place, name)?;
             let mut stage = BatchBuilder::new(self);

@@ -6,8 +6,8 @@ use std::fmt;
 use bytes::Bytes;
 use dewar_auth::Caller;
 use dewar_data::blob::VerifiedBytes;
-use dewar_meta::ns::Bucket;
 use dewar_meta::ns::record::{ContentCopy, Extent};
+use dewar_meta::ns::{Bucket, ResolvedName};
 use dewar_types::{ByteRange, Result};
 
 use crate::api::{GetRequest, ObjectInfo};
@@ -58,18 +58,24 @@ impl Store {
             part: None,
             ..request
         };
-        self.open_version(caller, &bucket, &request).await
+        self.open_version(caller, &bucket, &request, None).await
     }
 
+    /// The same in a bucket that was looked up, as was the name if there is one.
     pub(crate) async fn open_version(
         &self,
         caller: &Caller,
         bucket: &Bucket,
         request: &GetRequest,
+        mut found: Option<ResolvedName>,
     ) -> Result<OpenFile> {
         let inner = &self.inner;
         loop {
-            let (file, _, key) = inner.find(caller, bucket, request, false).await?;
+            let found = match found.take() {
+                Some(found) => found,
+                None => inner.tree.find_name(bucket, &request.object.key).await?,
+            };
+            let (file, _, key) = inner.find_in(caller, bucket, request, found, false).await?;
             let extents = match inner.extents(&file).await {
                 Err(_) if !inner.is_current(bucket, request, &file).await? => continue,
                 extents => extents

@@ -1,8 +1,7 @@
 //! Authorization of a write to a file, and the conditions on the existing file.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::record::FileRecord;
-use dewar_meta::ns::{Bucket, Condition};
+use dewar_meta::ns::{Bucket, Condition, ResolvedName};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::api::{BucketRef, GetRequest, ObjectRef, WriteCondition};
@@ -21,9 +20,11 @@ impl Store {
         let shared = &self.inner;
         let admitted = shared.authorize_file_write(caller, write).await?;
         if write.mode == WriteMode::Update {
-            let request = current_version(&admitted.bucket, &write.object.key);
-            let found = shared.find(caller, &admitted.bucket, &request, false);
-            found.await?;
+            let (bucket, found) = (&admitted.bucket, admitted.found);
+            let request = current_version(bucket, &write.object.key);
+            shared
+                .find_in(caller, bucket, &request, found, false)
+                .await?;
         }
         Ok(())
     }
@@ -43,8 +44,8 @@ pub(super) fn current_version(bucket: &Bucket, key: &ObjectKey) -> GetRequest {
 /// A write that its caller may begin.
 pub(super) struct AuthorizedWrite {
     pub(super) bucket: Bucket,
-    /// The file that has the name now.
-    pub(super) there: Option<FileRecord>,
+    /// The name as it was looked up.
+    pub(super) found: ResolvedName,
     /// What must still hold when the version gets the name.
     pub(super) condition: Condition,
 }
@@ -72,13 +73,17 @@ impl Inner {
         if let Some(size) = write.size.filter(|size| *size > OBJECT_BYTES_MAX) {
             return Err(too_large(&path, size));
         }
-        let (there, directory) = self.either(&bucket, key).await?;
+        let node = self.tree.find_node(&bucket, key).await?;
         let refused = |kind, what: &str| Err(Error::new(kind, format!("{path} {what}")));
-        match (write.mode, &there) {
-            _ if directory.is_some() => return refused(ErrorKind::IsADirectory, "is a directory"),
+        match (write.mode, node.file()) {
+            _ if node.directory().is_some() => {
+                return refused(ErrorKind::IsADirectory, "is a directory");
+            }
             (WriteMode::New, Some(_)) => return refused(ErrorKind::AlreadyExists, "exists"),
             (WriteMode::Update, None) => return refused(ErrorKind::NotFound, "does not exist"),
-            (_, None) => self.check_above(&bucket, key).await?,
+            (_, None) => {
+                self.tree.check_above(node.name()).await?;
+            }
             (_, Some(_)) => {}
         }
         let condition = match write.mode {
@@ -86,12 +91,12 @@ impl Inner {
             // A token may let its bearer create, and not overwrite.
             WriteMode::Replace | WriteMode::Update => {
                 let asked = WriteCondition::default();
-                self.write_condition(caller, &bucket, key, &asked).await?
+                self.judge_write(caller, &bucket, key, &asked, node.file())?
             }
         };
         Ok(AuthorizedWrite {
             bucket,
-            there,
+            found: node.into_name(),
             condition,
         })
     }

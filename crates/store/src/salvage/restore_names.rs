@@ -12,10 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use dewar_auth::User;
 use dewar_checksum::DigestSet;
 use dewar_data::segment::SegmentRecord;
-use dewar_meta::ns::record::{ContentCopy, ETag, Extent};
+use dewar_meta::ns::record::{ContentCopy, ETag, Extent, FileRecord};
 use dewar_meta::ns::{
-    Actor, Bucket, Condition, CopyOptions, DataChanges, FileLookup, NewBucket, NewPart, NewUpload,
-    NewVersion,
+    Actor, Bucket, Condition, CopyOptions, DataChanges, NewBucket, NewPart, NewUpload, NewVersion,
 };
 use dewar_types::{
     BlobId, BucketName, Error, ErrorKind, ObjectKey, PoolId, Result, TenantName, Timestamp, UserId,
@@ -227,7 +226,7 @@ impl<'r> NameRestorer<'r> {
             self.publish(&bucket, &place.key, content).await?;
             return Ok(true);
         };
-        let current = &found.file.current;
+        let current = &found.current;
         if current.id == d.version {
             let extents = tree.extents(current, 0).await?;
             let here = extents.as_ref() == [content.extent];
@@ -320,8 +319,7 @@ impl<'r> NameRestorer<'r> {
             .tree
             .publish(
                 &actor(UserId(d.owner)),
-                bucket,
-                key,
+                (bucket, key).into(),
                 new,
                 &none,
                 &content.extra,
@@ -341,7 +339,7 @@ impl<'r> NameRestorer<'r> {
         let key = kept_key(&d.path, d.version)?;
         let tree = &self.shared.tree;
         if let Some(found) = tree.lookup(&bucket, &key).await? {
-            let extents = tree.extents(&found.file.current, 0).await?;
+            let extents = tree.extents(&found.current, 0).await?;
             self.tell(&[known(d)]);
             return Ok(extents.as_ref() == [content.extent]);
         }
@@ -355,9 +353,9 @@ impl<'r> NameRestorer<'r> {
         &self,
         bucket: &Bucket,
         key: &ObjectKey,
-        found: &FileLookup,
+        found: &FileRecord,
     ) -> Result<()> {
-        let current = &found.file.current;
+        let current = &found.current;
         let to = kept_key(&bucket.path(key.as_str()), current.id)?;
         let kept = self.kept_bucket().await?;
         let tree = &self.shared.tree;
@@ -366,8 +364,8 @@ impl<'r> NameRestorer<'r> {
                 source_version: Some(current.id),
                 ..CopyOptions::default()
             };
-            let owner = actor(found.file.attributes.owner);
-            tree.copy(&owner, (bucket, key), (&kept, &to), &options)
+            let owner = actor(found.attributes.owner);
+            tree.copy(&owner, (bucket, key).into(), (&kept, &to).into(), &options)
                 .await?;
         }
         Ok(())
@@ -436,10 +434,10 @@ impl<'r> NameRestorer<'r> {
         };
         let (tree, key) = (&self.shared.tree, &place.key);
         if let Some(found) = tree.lookup(&bucket, key).await?
-            && found.file.current.upload == Some(part.upload)
+            && found.current.upload == Some(part.upload)
         {
             // A piece of what was joined already.
-            let extents = tree.extents(&found.file.current, 0).await?;
+            let extents = tree.extents(&found.current, 0).await?;
             self.tell(&[known(d)]);
             return Ok(extents.contains(&content.extent));
         }
@@ -586,8 +584,8 @@ fn kept(d: &SalvageHeader) -> Finding {
 }
 
 /// The present content of a path that a newer content replaces.
-fn displaced(bucket: &Bucket, key: &ObjectKey, found: &FileLookup) -> Finding {
-    let (path, current) = (bucket.path(key.as_str()), &found.file.current);
+fn displaced(bucket: &Bucket, key: &ObjectKey, found: &FileRecord) -> Finding {
+    let (path, current) = (bucket.path(key.as_str()), &found.current);
     Finding::Kept {
         now: kept_path(&path, current.id),
         path,

@@ -103,7 +103,7 @@ impl SalvageWalk<'_> {
             return Ok(());
         }
         if let Some(found) = tree.lookup(bucket, key).await? {
-            let current = found.file.current.id;
+            let current = found.current.id;
             if current > newest {
                 let at = Timestamp(current.clock()).0;
                 self.tell(&open(format!("its path has a newer content, of {at}")));
@@ -145,8 +145,7 @@ impl SalvageWalk<'_> {
         });
         tree.complete_upload(
             &actor(upload.owner),
-            bucket,
-            key,
+            (bucket, key).into(),
             upload.id,
             &named,
             0,

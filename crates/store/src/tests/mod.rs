@@ -2,6 +2,7 @@
 
 mod access;
 mod backup;
+mod catalog_calls;
 mod digests;
 mod disaster;
 mod documents;
@@ -36,7 +37,7 @@ use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
 use dewar_env::disk::sim::SimWorld;
-use dewar_meta::kv::MemoryKv;
+use dewar_meta::kv::{Kv, MemoryKv};
 use dewar_meta::ns::record::{CopyState, VersionRecord};
 use dewar_meta::ns::{DataChanges, Tree};
 use dewar_types::{
@@ -86,6 +87,11 @@ impl Rig {
     }
 
     pub(crate) async fn with_upkeep(seed: u64, upkeep: UpkeepConfig) -> Self {
+        Self::with_catalog(seed, upkeep, Arc::new(MemoryKv::new())).await
+    }
+
+    /// The same with another engine of the catalog.
+    async fn with_catalog(seed: u64, upkeep: UpkeepConfig, kv: Arc<dyn Kv>) -> Self {
         let world = SimWorld::with_disks(seed, 4);
         let env = world.env();
         let layout = Layout {
@@ -104,11 +110,10 @@ impl Rig {
             .collect();
         let pool = Pool::new(env.clone(), DewarId(1), 0, layout, members).expect("no id twice");
         let blobs = Arc::new(BlobStore::new(Arc::new(pool)));
-        let kv = Arc::new(MemoryKv::new());
-        let tree = Tree::open(Arc::clone(&kv) as _, env.clone(), 1).await;
+        let tree = Tree::open(Arc::clone(&kv), env.clone(), 1).await;
         let tree = Arc::new(tree.expect("opened"));
         let hold = Arc::new(NoJournal);
-        let table = BlobTable::new(env.clone(), Arc::clone(&kv) as _, Arc::clone(&tree), hold);
+        let table = BlobTable::new(env.clone(), Arc::clone(&kv), Arc::clone(&tree), hold);
         let table = Arc::new(table);
         let segments = Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _);
         let master = Arc::new(MasterKeys::generate(&*env.rng));
@@ -177,7 +182,7 @@ impl Rig {
         let bucket = tree.bucket(&tenant, &object.bucket.name).await;
         let bucket = bucket.expect("read").expect("there");
         let found = tree.lookup(&bucket, &object.key).await.expect("read");
-        found.expect("there").file.current
+        found.expect("there").current
     }
 
     /// Makes all copies of the current version nearline, as a tape pool would.

@@ -215,7 +215,7 @@ impl Two {
         let first = self.first().await;
         let key = object(key).key;
         let found = self.engine.store().tree().lookup(&first, &key).await;
-        found.expect("read").expect("there").file.current
+        found.expect("read").expect("there").current
     }
 
     async fn move_to(&self, key: &str, class: Option<&str>) -> Result<bool> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dewar_checksum::DigestSet;
-use dewar_types::{Error, ErrorKind, ObjectKey, Timestamp, UploadId, VersionId};
+use dewar_types::{Error, ErrorKind, Timestamp, UploadId, VersionId};
 use minicbor::bytes::ByteVec;
 
 use super::super::batch_builder::{BatchBuilder, CommitOutcome};
@@ -13,8 +13,9 @@ use super::super::record::{
     ChangeKind, ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, PartRecord, PartRun,
     PartSizes, UploadRecord, VersionFlags, VersionRecord,
 };
+use super::super::resolve::NameRef;
 use super::super::retry::ConflictRetry;
-use super::super::{Actor, Bucket, Tree};
+use super::super::{Actor, Tree};
 use super::{OpenUpload, StoredPart};
 
 /// A part as the client lists it.
@@ -63,8 +64,7 @@ impl Tree {
     pub async fn complete_upload(
         &self,
         actor: &Actor<'_>,
-        bucket: &Bucket,
-        key: &ObjectKey,
+        mut name: NameRef<'_>,
         upload: UploadId,
         list: &[CompletePart],
         min_part: u64,
@@ -73,14 +73,15 @@ impl Tree {
     ) -> Result<Published, Error> {
         check_order(list)?;
         let id = self.ids.version().await?;
-        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
+        let (bucket, key) = (name.bucket, name.key);
+        let mut turn = ConflictRetry::new(self, name.path());
         loop {
-            let target = self.target(bucket, key).await?;
+            let target = name.resolve(self).await?;
             let open = match self.open_upload(bucket, key, upload).await {
                 Ok(open) => open,
                 Err(error) if error.kind() == ErrorKind::NoSuchUpload => {
                     // Looked up again: the completion may have come between the two reads.
-                    let target = self.target(bucket, key).await?;
+                    let target = self.find_name(bucket, key).await?;
                     return match target.file() {
                         Some(file) if file.current.upload == Some(upload) => Ok(Published {
                             entry: file.attributes.id,

@@ -25,7 +25,7 @@ use super::record::{
     ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, PartRecord, Record, Retention,
     SystemHeaders, UploadChecksum, UploadRecord,
 };
-use super::resolve::ResolvedPath;
+use super::resolve::{NameRef, ResolvedPath};
 use super::retry::ConflictRetry;
 use super::{Actor, Bucket, Tree, charge, keys};
 use crate::kv::{Precondition, ReadValue, Scan};
@@ -288,7 +288,7 @@ impl Tree {
     )]
     pub async fn copy_part(
         &self,
-        from: (&Bucket, &ObjectKey),
+        mut from: NameRef<'_>,
         range: Option<ByteRange>,
         options: &CopyOptions,
         (bucket, key): (&Bucket, &ObjectKey),
@@ -301,7 +301,7 @@ impl Tree {
         let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let open = self.open_upload(bucket, key, upload).await?;
-            let Some(mut source) = self.source(from, options).await? else {
+            let Some(mut source) = self.source(&mut from, options).await? else {
                 turn.lost().await?;
                 continue;
             };

@@ -79,8 +79,7 @@ async fn work(tree: Tree, bucket: Bucket, seed: u64, steps: usize) -> Vec<BlobId
                 let done = tree
                     .publish(
                         &ALICE,
-                        &bucket,
-                        &to,
+                        (&bucket, &to).into(),
                         new,
                         &condition,
                         &DataChanges::default(),
@@ -99,14 +98,14 @@ async fn work(tree: Tree, bucket: Bucket, seed: u64, steps: usize) -> Vec<BlobId
             6 => drop(tolerate(
                 tree.copy(
                     &ALICE,
-                    (&bucket, &from),
-                    (&bucket, &to),
+                    (&bucket, &from).into(),
+                    (&bucket, &to).into(),
                     &CopyOptions::default(),
                 )
                 .await,
             )),
             7 => drop(tolerate(
-                tree.rename_file(&ALICE, (&bucket, &from), (&bucket, &to), none)
+                tree.rename_file(&ALICE, (&bucket, &from).into(), (&bucket, &to).into(), none)
                     .await,
             )),
             8 => {
@@ -121,6 +120,7 @@ async fn work(tree: Tree, bucket: Bucket, seed: u64, steps: usize) -> Vec<BlobId
             }
             9 => {
                 let options = DirOptions {
+                    strict: false,
                     group: None,
                     mode: 0o755,
                     make_parents: true,
@@ -375,8 +375,7 @@ async fn one_of_many_creates() {
                     let new = content(&tree, 1, "x").await;
                     tree.publish(
                         &ALICE,
-                        &bucket,
-                        &name,
+                        (&bucket, &name).into(),
                         new,
                         &Condition::absent(),
                         &DataChanges::default(),
@@ -445,8 +444,7 @@ async fn if_match_loses_no_update() {
     let new = content(&tree, 1, "0").await;
     tree.publish(
         &ALICE,
-        &bucket,
-        &key("counter"),
+        (&bucket, &key("counter")).into(),
         new,
         &Condition::NONE,
         &DataChanges::default(),
@@ -464,7 +462,7 @@ async fn if_match_loses_no_update() {
                         .await
                         .unwrap()
                         .unwrap();
-                    let etag = found.file.current.etag();
+                    let etag = found.current.etag();
                     let next: u64 = etag.parse::<u64>().unwrap() + 1;
                     let new = content(&tree, 1, &next.to_string()).await;
                     let condition = Condition {
@@ -474,8 +472,7 @@ async fn if_match_loses_no_update() {
                     match tree
                         .publish(
                             &ALICE,
-                            &bucket,
-                            &key("counter"),
+                            (&bucket, &key("counter")).into(),
                             new,
                             &condition,
                             &DataChanges::default(),
@@ -497,7 +494,7 @@ async fn if_match_loses_no_update() {
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(last.file.current.etag(), "80");
+    assert_eq!(last.current.etag(), "80");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -554,8 +551,7 @@ async fn complete_or_abort_but_not_both() {
                 };
                 tree.complete_upload(
                     &ALICE,
-                    &bucket,
-                    &name,
+                    (&bucket, &name).into(),
                     upload,
                     &list,
                     0,

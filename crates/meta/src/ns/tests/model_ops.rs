@@ -453,6 +453,7 @@ impl World {
                 make_parents,
             } => {
                 let options = DirOptions {
+                    strict: false,
                     group: None,
                     mode: 0o755,
                     make_parents,
@@ -603,8 +604,7 @@ impl World {
             .tree
             .publish(
                 &ALICE,
-                &self.buckets[bucket],
-                &key(&k),
+                (&self.buckets[bucket], &key(&k)).into(),
                 new,
                 &condition,
                 &DataChanges::default(),
@@ -663,8 +663,8 @@ impl World {
             .tree
             .copy(
                 &ALICE,
-                (&self.buckets[from.0], &key(&from.1)),
-                (&self.buckets[to.0], &key(&to.1)),
+                (&self.buckets[from.0], &key(&from.1)).into(),
+                (&self.buckets[to.0], &key(&to.1)).into(),
                 &options,
             )
             .await;
@@ -697,8 +697,8 @@ impl World {
             .tree
             .rename_file(
                 &ALICE,
-                (b, &key(&from)),
-                (b, &key(&to)),
+                (b, &key(&from)).into(),
+                (b, &key(&to)).into(),
                 (&Condition::NONE, &condition),
             )
             .await;
@@ -843,7 +843,7 @@ impl World {
         let result = self
             .tree
             .copy_part(
-                (&self.buckets[from.0], &key(&from.1)),
+                (&self.buckets[from.0], &key(&from.1)).into(),
                 Some(range),
                 &CopyOptions::default(),
                 (&self.buckets[bucket], &key(&k)),
@@ -922,8 +922,7 @@ impl World {
             .tree
             .complete_upload(
                 &ALICE,
-                &self.buckets[bucket],
-                &key(&k),
+                (&self.buckets[bucket], &key(&k)).into(),
                 id,
                 &list,
                 min,
@@ -977,8 +976,7 @@ impl World {
             .tree
             .complete_upload(
                 &ALICE,
-                &self.buckets[bucket],
-                &key(k),
+                (&self.buckets[bucket], &key(k)).into(),
                 id,
                 &list,
                 0,

@@ -28,8 +28,7 @@ async fn fill(tree: &Tree, bucket: &Bucket, name: &str, size: u64) -> Result<(),
     let published = tree
         .publish(
             &ALICE,
-            bucket,
-            &key(name),
+            (bucket, &key(name)).into(),
             new,
             &Condition::NONE,
             &DataChanges::default(),
@@ -39,7 +38,8 @@ async fn fill(tree: &Tree, bucket: &Bucket, name: &str, size: u64) -> Result<(),
 }
 
 async fn room(tree: &Tree, bucket: &Bucket, name: &str, size: u64) -> Result<(), ErrorKind> {
-    let checked = tree.check_room(bucket, &key(name), ALICE.user, size).await;
+    let found = tree.find_name(bucket, &key(name)).await.unwrap();
+    let checked = tree.check_room(&found, ALICE.user, size).await;
     checked.map_err(|error| error.kind())
 }
 
@@ -121,8 +121,8 @@ async fn a_group_is_charged_for_what_is_put_where_it_owns() {
     assert_eq!(of(&tree, group).await.bytes, 20);
     tree.rename_file(
         &ALICE,
-        (&bucket, &key("d/before")),
-        (&bucket, &key("outside3")),
+        (&bucket, &key("d/before")).into(),
+        (&bucket, &key("outside3")).into(),
         (&Condition::NONE, &Condition::NONE),
     )
     .await
@@ -174,8 +174,8 @@ async fn a_space_takes_what_fits_wherever_it_goes() {
     let moved = tree
         .rename_file(
             &ALICE,
-            (&bucket, &key("outside")),
-            (&bucket, &key("s/inside")),
+            (&bucket, &key("outside")).into(),
+            (&bucket, &key("s/inside")).into(),
             (&Condition::NONE, &Condition::NONE),
         )
         .await;
@@ -301,8 +301,7 @@ async fn fill_with(
     let published = tree
         .publish(
             &ALICE,
-            bucket,
-            &key(name),
+            (bucket, &key(name)).into(),
             new,
             &Condition::NONE,
             &DataChanges::default(),
@@ -336,7 +335,7 @@ async fn versions_markers_and_their_metadata_count() {
     // Tags and extended attributes are metadata too, of the version and of the file.
     let a = key("a");
     let tag = async |bytes: usize| {
-        let tagged = tree.change_version(&ALICE, &bucket, &a, None, |attributes, _| {
+        let tagged = tree.change_version(&ALICE, (&bucket, &a).into(), None, |attributes, _| {
             attributes.tags = text(bytes);
             Ok(())
         });
@@ -346,7 +345,7 @@ async fn versions_markers_and_their_metadata_count() {
     tree.limit(scope, objects(4)).await.unwrap();
     assert_eq!(tag(100).await, Ok(()));
     assert_eq!(used(&tree, scope).await, (3, 1600));
-    tree.alter_file(&ALICE, &bucket, &key("a"), |attributes| {
+    tree.alter_file(&ALICE, (&bucket, &key("a")).into(), |attributes| {
         attributes.xattrs.insert("x".into(), vec![0; 9].into());
         Ok(())
     })
@@ -460,7 +459,7 @@ async fn uploads_and_their_parts_count() {
         })
     };
     let none = &Condition::NONE;
-    tree.complete_upload(&ALICE, &bucket, &k, upload, &list, 0, none, &join)
+    tree.complete_upload(&ALICE, (&bucket, &k).into(), upload, &list, 0, none, &join)
         .await
         .unwrap();
     assert_eq!(used(&tree, space).await, (2, 50));
@@ -636,6 +635,7 @@ async fn directories_and_their_attributes_count() {
     let scope = CounterScope::Bucket(bucket.id);
     let make = async |path: &str| {
         let options = DirOptions {
+            strict: false,
             group: None,
             mode: 0o755,
             make_parents: true,
@@ -726,6 +726,7 @@ async fn a_bucket_of_directories_can_be_deleted() {
     let tree = tree_on(&kv).await;
     let bucket = make_bucket(&tree, "one").await;
     let options = DirOptions {
+        strict: false,
         group: None,
         mode: 0o755,
         make_parents: true,
@@ -754,8 +755,8 @@ async fn a_bucket_of_directories_can_be_deleted() {
     let refused = Err(ErrorKind::NotEmpty);
     assert_eq!(delete_bucket(Emptiness::DirectoriesOnly).await, refused);
     // What was refused took nothing away.
-    let made = tree.find_dir(&bucket, &key("made/below")).await.unwrap();
-    assert!(made.is_some());
+    let made = tree.find_node(&bucket, &key("made/below")).await.unwrap();
+    assert!(made.directory().is_some());
     delete(&tree, &bucket, "limited/once/file").await.unwrap();
     assert_eq!(delete_bucket(Emptiness::Bare).await, refused);
     assert_eq!(delete_bucket(Emptiness::DirectoriesOnly).await, Ok(()));
@@ -820,7 +821,7 @@ async fn a_writer_has_the_room_of_what_it_replaces_once() {
     tree.limit(CounterScope::Bucket(bucket.id), bytes(100))
         .await
         .unwrap();
-    let there = tree.lookup(&bucket, &k).await.unwrap().unwrap().file;
+    let there = tree.lookup(&bucket, &k).await.unwrap().unwrap();
     let begin = |bucket: &Bucket| tree.reservation(bucket, &k, ALICE.user, Some(&there));
     let reserve = async |writer: &mut Reservation, bytes| {
         let reserved = tree.reserve(writer, &bucket, &k, bytes).await;
@@ -853,11 +854,12 @@ async fn a_large_version_makes_little_room_for_its_successor() {
     tree.limit(CounterScope::Bucket(bucket.id), bytes(60 * mib))
         .await
         .unwrap();
-    let there = tree.lookup(&bucket, &k).await.unwrap().unwrap().file;
+    let there = tree.lookup(&bucket, &k).await.unwrap().unwrap();
     let mut writer = tree.reservation(&bucket, &k, ALICE.user, Some(&there));
     assert_eq!(writer.covers(), 16 * mib);
     for (size, expected) in [(36 * mib, Ok(())), (36 * mib + 1, FULL)] {
-        let checked = tree.check_reservation(&writer, &bucket, &k, size).await;
+        let found = tree.find_name(&bucket, &k).await.unwrap();
+        let checked = tree.check_reservation(&writer, &found, size).await;
         assert_eq!(checked.map_err(|error| error.kind()), expected);
         let reserved = tree.reserve(&mut writer, &bucket, &k, size).await;
         assert_eq!(reserved.map_err(|error| error.kind()), expected);

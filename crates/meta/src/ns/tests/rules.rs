@@ -190,8 +190,7 @@ async fn a_bucket_goes_when_nothing_is_in_it() {
     let stale = tree
         .publish(
             &ALICE,
-            &bucket,
-            &key("k"),
+            (&bucket, &key("k")).into(),
             wrote,
             &Condition::NONE,
             &DataChanges::default(),
@@ -220,7 +219,12 @@ async fn renames_stay_in_their_bucket() {
     put(&tree, &one, "d/k").await;
     let none = (&Condition::NONE, &Condition::NONE);
     let file = tree
-        .rename_file(&ALICE, (&one, &key("d/k")), (&two, &key("k")), none)
+        .rename_file(
+            &ALICE,
+            (&one, &key("d/k")).into(),
+            (&two, &key("k")).into(),
+            none,
+        )
         .await;
     assert_eq!(file.unwrap_err().kind(), ErrorKind::Unsupported);
     let dir = tree
@@ -240,7 +244,12 @@ async fn a_rename_keeps_file_and_version() {
     let before = put(&tree, &bucket, "a").await;
     let none = (&Condition::NONE, &Condition::NONE);
     let after = tree
-        .rename_file(&ALICE, (&bucket, &key("a")), (&bucket, &key("x/y")), none)
+        .rename_file(
+            &ALICE,
+            (&bucket, &key("a")).into(),
+            (&bucket, &key("x/y")).into(),
+            none,
+        )
         .await
         .unwrap();
     let mut moved = before.version;
@@ -304,8 +313,7 @@ async fn ten_thousand_parts_become_one_file() {
     let done = tree
         .complete_upload(
             &ALICE,
-            &bucket,
-            &key("big"),
+            (&bucket, &key("big")).into(),
             upload.id,
             &list,
             5,
@@ -330,8 +338,8 @@ async fn ten_thousand_parts_become_one_file() {
     // A copy shares every blob; both gone, every blob is to be freed.
     tree.copy(
         &ALICE,
-        (&bucket, &key("big")),
-        (&bucket, &key("copy")),
+        (&bucket, &key("big")).into(),
+        (&bucket, &key("copy")).into(),
         &CopyOptions::default(),
     )
     .await
@@ -369,8 +377,7 @@ async fn records_of_the_data_layer_ride_along() {
     let refused = tree
         .publish(
             &ALICE,
-            &bucket,
-            &key("k"),
+            (&bucket, &key("k")).into(),
             new.clone(),
             &Condition::absent(),
             &extra,
@@ -379,9 +386,15 @@ async fn records_of_the_data_layer_ride_along() {
         .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Precondition);
     assert_eq!(tree.blob_record(blob).await.unwrap(), None);
-    tree.publish(&ALICE, &bucket, &key("k"), new, &Condition::NONE, &extra)
-        .await
-        .unwrap();
+    tree.publish(
+        &ALICE,
+        (&bucket, &key("k")).into(),
+        new,
+        &Condition::NONE,
+        &extra,
+    )
+    .await
+    .unwrap();
     assert_eq!(
         tree.blob_record(blob).await.unwrap(),
         Some(Bytes::from_static(b"layout"))
@@ -412,8 +425,7 @@ async fn groups_and_spaces_are_counted() {
     new.group = Some(group);
     tree.publish(
         &ALICE,
-        &bucket,
-        &key("s/t/k"),
+        (&bucket, &key("s/t/k")).into(),
         new,
         &Condition::NONE,
         &DataChanges::default(),
@@ -464,7 +476,7 @@ async fn parts_are_listed_in_pages_and_copied_by_range() {
         let range = Some(ByteRange { start: 2, end: 7 });
         let part = tree
             .copy_part(
-                (&bucket, &key("source")),
+                (&bucket, &key("source")).into(),
                 range,
                 &CopyOptions::default(),
                 (&bucket, &key("k")),

@@ -147,8 +147,7 @@ impl World {
                 let done = tree
                     .publish(
                         &ALICE,
-                        &bucket,
-                        &key(&k),
+                        (&bucket, &key(&k)).into(),
                         new,
                         &Condition::NONE,
                         &DataChanges::default(),
@@ -203,7 +202,7 @@ impl World {
                 let value = self.steps.to_string();
                 let name = Some(name_of(&version));
                 let done = tree
-                    .change_version(&ALICE, &bucket, &key(&k), name, |version, _| {
+                    .change_version(&ALICE, (&bucket, &key(&k)).into(), name, |version, _| {
                         version.tags = BTreeMap::from([("t".into(), value.clone())]);
                         Ok(())
                     })
@@ -245,8 +244,8 @@ impl World {
             .tree
             .copy(
                 &ALICE,
-                (&self.bucket, &key(from)),
-                (&self.bucket, &key(to)),
+                (&self.bucket, &key(from)).into(),
+                (&self.bucket, &key(to)).into(),
                 &options,
             )
             .await
@@ -302,7 +301,7 @@ impl World {
         let b = &self.bucket;
         let done = self
             .tree
-            .rename_file(&ALICE, (b, &key(from)), (b, &key(to)), none)
+            .rename_file(&ALICE, (b, &key(from)).into(), (b, &key(to)).into(), none)
             .await
             .map_err(|error| error.kind());
         let source = self.keys.get(from);
@@ -423,7 +422,7 @@ async fn compare(world: &World, ask: &Ask) {
             let k = key(k);
             let found = world.tree.lookup_version(&world.bucket, &k, name);
             let found = found.await.expect("reads").expect("there");
-            assert_eq!(shown(&found.file.current), *version);
+            assert_eq!(shown(&found.current), *version);
         }
     }
 }

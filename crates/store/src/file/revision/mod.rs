@@ -26,7 +26,7 @@ use dewar_auth::Caller;
 use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
 use dewar_data::blob::BlobRecord;
 use dewar_meta::ns::record::{ContentCopy, DisplayedChecksum, ETag, Extent, SystemHeaders};
-use dewar_meta::ns::{Bucket, Condition, DataChanges, NewVersion, Reservation};
+use dewar_meta::ns::{Bucket, Condition, DataChanges, NewVersion, Reservation, ResolvedName};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, PoolId, Result};
 use minicbor::bytes::ByteVec;
 
@@ -172,20 +172,23 @@ impl Store {
         let shared = &self.inner;
         let AuthorizedWrite {
             bucket,
-            there,
+            found,
             condition,
         } = shared.authorize_file_write(caller, &write).await?;
         let key = write.object.key;
         let path = bucket.path(key.as_str());
         let base = match write.mode {
-            WriteMode::Update => Some(self.open_base_version(caller, &bucket, &key).await?),
+            WriteMode::Update => {
+                let base = self.open_base_version(caller, &bucket, &key, found.clone());
+                Some(base.await?)
+            }
             WriteMode::New | WriteMode::Replace => None,
         };
         let owner = shared.object_owner(caller, &bucket, key.as_str(), None);
         let owner = owner.await?;
         let size = write.size.unwrap_or(0);
         let tree = &shared.tree;
-        tree.check_room(&bucket, &key, owner.owner, size).await?;
+        tree.check_room(&found, owner.owner, size).await?;
         let fresh = match (&encryption::chosen(None, &bucket)?, &base) {
             (None, _) => None,
             (Some(_), Some(_)) => return Err(no_change_of_encrypted(&path)),
@@ -199,11 +202,11 @@ impl Store {
             pool,
             ..Written::default()
         };
-        let reservation = tree.reservation(&bucket, &key, owner.owner, there.as_ref());
+        let there = found.file();
+        let reservation = tree.reservation(&bucket, &key, owner.owner, there);
         if base.is_none() {
             // The size of a changed file does not say how much will be written.
-            let fits = tree.check_reservation(&reservation, &bucket, &key, size);
-            fits.await?;
+            tree.check_reservation(&reservation, &found, size).await?;
         }
         let data_key = fresh.as_ref().map(|fresh| &fresh.key);
         let log = ContentWriter::new(shared, want, write.size, origin, data_key).await?;
@@ -212,7 +215,7 @@ impl Store {
         let (mut headers, mut metadata) = (SystemHeaders::default(), BTreeMap::new());
         let (mut tags, mut xattrs) = (BTreeMap::new(), BTreeMap::new());
         let mut permissions = write.permissions & 0o7777;
-        if let (Some(base), Some(file)) = (&base, there) {
+        if let (Some(base), Some(file)) = (&base, there.cloned()) {
             size = base.info.size;
             map.put(0, of_base(size));
             (headers, metadata, tags) = (
@@ -257,9 +260,12 @@ impl Store {
         caller: &Caller,
         bucket: &Bucket,
         key: &ObjectKey,
+        found: ResolvedName,
     ) -> Result<OpenFile> {
         let request = current_version(bucket, key);
-        let base = self.open_version(caller, bucket, &request).await?;
+        let base = self
+            .open_version(caller, bucket, &request, Some(found))
+            .await?;
         match base.info.encrypted {
             None => Ok(base),
             Some(_) => Err(no_change_of_encrypted(&bucket.path(key.as_str()))),
@@ -725,8 +731,7 @@ impl VersionCommit {
             .tree
             .publish(
                 &self.owner.actor(&self.principal),
-                &self.bucket,
-                &self.key,
+                (&self.bucket, &self.key).into(),
                 new,
                 &self.condition,
                 &extra,
