@@ -9,15 +9,14 @@ use dewar_auth::{
     Principal, Reason, Resource, User, UserKind, authorize, makes_only_new,
 };
 use dewar_meta::ns::record::FileRecord;
-use dewar_meta::ns::{Actor, Bucket, Condition, ETags, ResolvedName, Tenant};
+use dewar_meta::ns::{Actor, Bucket, ETagMatch, ResolvedName, Tenant};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
 use crate::Inner;
 use crate::access::{access_of, check_said, some_policy};
-use crate::api::{BucketRef, ETag, WriteCondition};
+use crate::api::{BucketRef, WriteCondition};
 use crate::audit::AuthorizeResult;
 use crate::document::document_of;
-use crate::info::write_condition;
 use crate::version_attributes::{BucketTags, Tags};
 
 /// The access settings and facts of an existing object, for a decision.
@@ -177,10 +176,10 @@ impl Inner {
         key: &ObjectKey,
         asked: &WriteCondition,
         sized: bool,
-    ) -> Result<(Condition, Option<ResolvedName>)> {
-        let none = write_condition(asked).is_none() && !lets_only_create(caller, bucket, key);
+    ) -> Result<(WriteCondition, Option<ResolvedName>)> {
+        let none = asked.is_none() && !lets_only_create(caller, bucket, key);
         if none && !(sized && self.tree.has_quotas()) {
-            return Ok((Condition::NONE, None));
+            return Ok((WriteCondition::NONE, None));
         }
         let found = self.tree.find_name(bucket, key).await?;
         let condition = self.judge_write(caller, bucket, key, asked, found.file())?;
@@ -198,11 +197,11 @@ impl Inner {
         key: &ObjectKey,
         asked: &WriteCondition,
         file: Option<&FileRecord>,
-    ) -> Result<Condition> {
-        if compares(asked) || asked.if_match.is_some() {
+    ) -> Result<WriteCondition> {
+        if asked.compares() || asked.if_match.is_some() {
             self.authorize_comparison(caller, bucket, key, file)?;
         }
-        let mut condition = write_condition(asked);
+        let mut condition = asked.clone();
         if lets_only_create(caller, bucket, key) {
             if file.is_some() {
                 let path = bucket.path(key.as_str());
@@ -211,7 +210,7 @@ impl Inner {
                 self.audit.refused(caller, Action::PutObject, path, why);
                 return Err(Error::new(ErrorKind::Denied, message));
             }
-            condition.if_none_match = Some(ETags::Any);
+            condition.if_none_match = Some(ETagMatch::Any);
         }
         Ok(condition)
     }
@@ -236,23 +235,13 @@ impl Inner {
         key: &ObjectKey,
         asked: &WriteCondition,
     ) -> Result<Option<ResolvedName>> {
-        if !compares(asked) {
+        if !asked.compares() {
             return Ok(None);
         }
         let found = self.tree.find_name(bucket, key).await?;
         self.authorize_comparison(caller, bucket, key, found.file())?;
         Ok(Some(found))
     }
-}
-
-/// Whether a condition depends on the current version, beyond its existence.
-pub(crate) fn compares(asked: &WriteCondition) -> bool {
-    matches!(asked.if_match, Some(ETag::Is(_)))
-        || asked.if_none_match.is_some()
-        || asked.if_modified_at.is_some()
-        || asked.if_modified_since.is_some()
-        || asked.if_unmodified_since.is_some()
-        || asked.if_size.is_some()
 }
 
 impl Inner {

@@ -8,7 +8,7 @@ use dewar_data::format::ShardKind;
 use dewar_data::segment::{Slot, encode_slot};
 use dewar_meta::kv::InlineData;
 use dewar_meta::ns::record::{ContentCopy, ETag, EncryptionRecord, Extent, Slot as SlotPlace};
-use dewar_meta::ns::{DataChanges, keys};
+use dewar_meta::ns::{DataChanges, VersionAttributes, keys};
 use dewar_types::{BlobId, Error, ErrorKind, Layout, PoolId, Result, VersionId};
 
 use crate::api::ExpectedContent;
@@ -177,14 +177,16 @@ impl ContentWriter {
         Ok(())
     }
 
-    /// Ends the content and compares it with the client's length and digests. `encrypted` returns
-    /// the stored form of encrypted content, given the digests of the clear bytes.
+    /// Ends the content and compares it with the client's length and digests. `attributes` are
+    /// described with it, for salvage. `encrypted` returns the stored form of encrypted content,
+    /// given the digests of the clear bytes.
     ///
     /// # Errors
     /// [`ErrorKind::IncompleteBody`], [`ErrorKind::ChecksumMismatch`]; those of the disks.
     pub(crate) async fn finish(
         mut self,
         expect: &ExpectedContent,
+        attributes: &VersionAttributes,
         encrypted: impl FnOnce(&DigestSet) -> Result<(Option<EncryptionRecord>, Option<ETag>)>,
     ) -> Result<ReceivedContent> {
         if let Some(size) = expect.size
@@ -225,7 +227,7 @@ impl ContentWriter {
         };
         let description = self
             .origin
-            .describe(self.version, self.size)
+            .describe(self.version, self.size, attributes)
             .told(digests, salt, encryption, etag);
         let description = description.into_bytes();
         let (extent, held) = match self.stage {

@@ -4,7 +4,7 @@
 use dewar_auth::{Action, Caller, Details};
 use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_meta::ns::record::{ContentCopy, EncryptionRecord, FileRecord, KeyHolder};
-use dewar_meta::ns::{Bucket, CopyHeaders, CopyOptions, NameRef};
+use dewar_meta::ns::{Bucket, CopyOptions, NameRef};
 use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, Result};
 
 use crate::access::ObjectOwner;
@@ -14,7 +14,7 @@ use crate::api::{
 };
 use crate::authorize::{AccessFacts, pairs};
 use crate::encryption::{self, Encryption, chosen};
-use crate::info::{full_checksum, headers, read_condition, version_info};
+use crate::info::{check_metadata, full_checksum, version_info};
 use crate::limits::COPY_ATTEMPTS_MAX;
 use crate::version_attributes::Tags;
 use crate::{Inner, Store};
@@ -77,7 +77,8 @@ impl Store {
             Some(Encryption::Dewar) => version.encryption.as_ref().is_some_and(by_dewar),
             Some(Encryption::Customer(_)) => false,
         };
-        let pool = inner.number_of(inner.pool_of_class(request.marks.storage_class.as_deref()));
+        let pool =
+            inner.number_of(inner.pool_of_class(request.attributes.storage_class.as_deref()));
         let stays = is_in_pool(&version.copies, pool);
         if !stays
             || !as_it_is
@@ -86,29 +87,24 @@ impl Store {
         {
             return self.copy_bytes(caller, (from, &file), to, request).await;
         }
-        let headers = match &request.attributes {
-            None => CopyHeaders::Keep,
-            Some(attributes) => CopyHeaders::Replace {
-                headers: headers(attributes)?,
-                metadata: attributes.user.clone(),
-            },
+        check_metadata(&request.attributes)?;
+        let attributes = VersionAttributes {
+            // Those that were judged, whatever becomes of the source's.
+            tags: Some(tags_of(request, &file).clone()),
+            acl: owner.acl_bytes(),
+            ..request.attributes.clone()
         };
         let (condition, there) = inner
             .write_target(caller, &to, &target.key, &request.condition, false)
             .await?;
         let options = CopyOptions {
-            headers,
-            source: read_condition(&request.source_condition),
+            attributes,
+            replace_headers: request.replace_headers,
+            source: request.source_condition.clone(),
             target: condition,
             checksum: full_checksum(request.checksum),
             source_name: source_version,
             source_version: Some(version.id),
-            storage_class: request.marks.storage_class.clone(),
-            // Those that were judged, whatever becomes of the source's.
-            tags: Some(tags_of(request, &file).clone()),
-            retention: request.marks.retention,
-            legal_hold: request.marks.legal_hold,
-            acl: owner.acl_bytes(),
             ..CopyOptions::default()
         };
         let principal = caller.to_string();
@@ -152,9 +148,9 @@ impl Store {
         to: Bucket,
         request: &CopyRequest,
     ) -> Result<Option<ObjectInfo>> {
-        let marks = VersionAttributes {
+        let mut attributes = VersionAttributes {
             tags: Some(tags_of(request, file).clone()),
-            ..request.marks.clone()
+            ..request.attributes.clone()
         };
         let request = request.clone();
         let read = GetRequest {
@@ -184,13 +180,14 @@ impl Store {
             Some(ObjectChecksum::Composite(parts)) => parts.digest.algorithm(),
             None => Algorithm::Crc64Nvme,
         };
+        if !request.replace_headers {
+            let source = download.info.attributes.clone();
+            (attributes.headers, attributes.metadata) = (source.headers, source.metadata);
+        }
         let put = PutRequest {
             object: request.target,
             size: Some(download.info.size),
-            attributes: request
-                .attributes
-                .unwrap_or_else(|| download.info.attributes.clone()),
-            marks,
+            attributes,
             want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
             checksum: request.checksum.or(Some(shown)),
             condition: request.condition,
@@ -216,7 +213,7 @@ impl Inner {
     /// object. Retention, holds and lists are not copied.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`]; errors in the marks and the list.
+    /// [`ErrorKind::Denied`]; errors in the attributes and the list.
     async fn authorize_copy(
         &self,
         caller: &Caller,
@@ -235,7 +232,7 @@ impl Inner {
         };
         let key = Some(target.as_str());
         self.authorize_in_bucket(caller, Action::PutObject, to, key, &details)?;
-        if request.marks.tags.is_none() && !tags.is_empty() {
+        if request.attributes.tags.is_none() && !tags.is_empty() {
             let version = request.source_version.map(|version| version.to_string());
             let asked = Details {
                 version: version.as_deref(),
@@ -256,7 +253,7 @@ impl Inner {
             )?;
             self.authorize_in_bucket(caller, Action::PutObjectTagging, to, key, &details)?;
         }
-        self.check_version_attributes(caller, to, target, &request.marks, &details)?;
+        self.check_version_attributes(caller, to, target, &request.attributes, &details)?;
         self.object_owner(caller, to, target.as_str(), request.acl.as_ref())
             .await
     }
@@ -264,7 +261,11 @@ impl Inner {
 
 /// The tags that a copy gets.
 fn tags_of<'a>(request: &'a CopyRequest, source: &'a FileRecord) -> &'a Tags {
-    request.marks.tags.as_ref().unwrap_or(&source.current.tags)
+    request
+        .attributes
+        .tags
+        .as_ref()
+        .unwrap_or(&source.current.tags)
 }
 
 /// The source of a copy, as policies of the target's bucket name it. A bucket of another tenant is

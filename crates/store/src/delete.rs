@@ -6,9 +6,9 @@ use dewar_meta::ns::{Bucket, DeleteOutcome, DeleteTarget};
 use dewar_types::{Error, ErrorKind, Result};
 
 use crate::Store;
-use crate::api::{BucketRef, DeleteItem, DeleteRequest, DeleteResult, ETag};
+use crate::api::{BucketRef, DeleteItem, DeleteRequest, DeleteResult, ETagMatch};
 use crate::authorize::actor;
-use crate::info::{shown_name, write_condition};
+use crate::info::shown_name;
 
 impl Store {
     /// Deletes an object. In a bucket with versions it adds a delete marker; otherwise it deletes
@@ -42,7 +42,7 @@ impl Store {
         let doomed = DeleteTarget {
             key,
             version: request.version,
-            condition: write_condition(&request.condition),
+            condition: request.condition,
             only: None,
             found,
         };
@@ -87,8 +87,8 @@ impl Store {
             let key = Some(item.key.as_str());
             let version = item.version.map(|version| version.to_string());
             let if_match = item.condition.if_match.as_ref().map(|etag| match etag {
-                ETag::Any => "*".to_owned(),
-                ETag::Is(value) => format!("\"{value}\""),
+                ETagMatch::Any => "*".to_owned(),
+                ETagMatch::Is(value) => format!("\"{value}\""),
             });
             let details = Details {
                 version: version.as_deref(),
@@ -112,7 +112,7 @@ impl Store {
                     list.push(DeleteTarget {
                         key: item.key,
                         version: item.version,
-                        condition: write_condition(&item.condition),
+                        condition: item.condition,
                         only: None,
                         found,
                     });

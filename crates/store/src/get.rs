@@ -14,7 +14,7 @@ use crate::authorize::AccessFacts;
 use crate::blob_table::ReadPin;
 use crate::content_reader::{ContentReader, cut};
 use crate::encryption::{self, DataKey};
-use crate::info::{object_info, read_condition, with_expiry};
+use crate::info::{object_info, with_expiry};
 use crate::{Inner, Store};
 
 /// An object being read. Its content stays readable until this is dropped, even if its name is
@@ -180,11 +180,11 @@ impl Inner {
         let mut file = self
             .authorized_version_in(caller, action, name, request.version, &details)
             .await?;
-        read_condition(&request.condition).check_read(&path, &file.current)?;
+        request.condition.check(&path, &file.current)?;
         let size = file.current.size;
         let current = &file.current;
         let held = request.condition.if_range.as_ref();
-        let counts = held.is_none_or(|held| held.holds(&current.etag(), current.modified));
+        let counts = held.is_none_or(|held| held.holds(current));
         let range = match (request.range.filter(|_| counts), request.part) {
             (Some(range), _) => range.resolve(size).map_err(|error| error.context(&path))?,
             (None, Some(number)) => self.part_range(&file, number, &path).await?,

@@ -17,14 +17,14 @@ use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, RangeSpec, Result, Upload
 use crate::api::{
     CompleteRequest, CreateUploadRequest, ExpectedContent, GetRequest, ListPartsRequest,
     ListUploadsRequest, ListedPart, ListedUpload, ObjectInfo, ObjectRef, PartSource, PartsPage,
-    UploadPartRequest, UploadsPage,
+    UploadPartRequest, UploadsPage, VersionAttributes,
 };
 use crate::authorize::{actor, pairs};
 use crate::content_writer::ContentWriter;
 use crate::copy::{is_in_pool, named_from};
 use crate::document::document_of;
 use crate::encryption::{self, DataKey, EncryptionMode};
-use crate::info::{headers, read_condition, version_info};
+use crate::info::{check_metadata, version_info};
 use crate::lifecycle::{Expiry, Lifecycle};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use crate::multipart_digest::{announced, check_made, join};
@@ -45,6 +45,8 @@ pub struct PartUpload {
     encryption: Option<EncryptionRecord>,
     /// Under which the part is named, where its MD5 must not show.
     naming: Option<DataKey>,
+    /// Those of the upload.
+    attributes: VersionAttributes,
     incoming: ContentWriter,
 }
 
@@ -82,7 +84,7 @@ impl Store {
         request: CreateUploadRequest,
     ) -> Result<CreatedUpload> {
         let key = &request.object.key;
-        let tags = request.marks.tags.as_ref().map(pairs);
+        let tags = request.attributes.tags.as_ref().map(pairs);
         let details = Details {
             creates: Some(false),
             tags: tags.as_deref(),
@@ -94,7 +96,7 @@ impl Store {
             .authorize_bucket_with(caller, action, &request.object.bucket, named, &details)
             .await?;
         self.inner
-            .check_version_attributes(caller, &bucket, key, &request.marks, &details)?;
+            .check_version_attributes(caller, &bucket, key, &request.attributes, &details)?;
         let owner = self
             .inner
             .object_owner(caller, &bucket, key.as_str(), request.acl.as_ref())
@@ -103,19 +105,16 @@ impl Store {
             algorithm: algorithm.name().to_owned(),
             full_object: !request.composite,
         });
+        let mut attributes = request.attributes;
+        check_metadata(&attributes)?;
+        attributes.acl = owner.acl_bytes();
         let new = NewUpload {
-            headers: headers(&request.attributes)?,
-            metadata: request.attributes.user,
-            tags: request.marks.tags.unwrap_or_default(),
-            retention: request.marks.retention,
-            legal_hold: request.marks.legal_hold,
             pool: self
                 .inner
-                .pool_of_class(request.marks.storage_class.as_deref())
+                .pool_of_class(attributes.storage_class.as_deref())
                 .map(|pool| PoolId(pool.into())),
-            storage_class: request.marks.storage_class,
+            attributes,
             checksum,
-            acl: owner.acl_bytes(),
             encryption: match &encryption::chosen(request.encryption, &bucket)? {
                 Some(how) => {
                     let (master, rng) = (&self.inner.master, &*self.inner.env.rng);
@@ -165,7 +164,7 @@ impl Store {
             .or_else(|| announced(&open).map(|(algorithm, _)| algorithm));
         let want = requested_digests(&request, &open);
         let data_key = self.part_key(&open, request.customer_key.as_ref())?;
-        let encrypted = encrypted(&open);
+        let (encrypted, attributes) = (encrypted(&open), VersionAttributes::from(&open));
         let (encryption, owner) = (open.encryption, open.owner);
         let origin = SalvageOrigin {
             owner: owner.0,
@@ -174,8 +173,6 @@ impl Store {
                 upload: request.upload,
                 number,
             }),
-            headers: open.headers,
-            metadata: open.metadata,
             pool: pool_of(open.pool)?,
         };
         let (size, key_of) = (request.size, data_key.as_ref());
@@ -196,6 +193,7 @@ impl Store {
             encrypted,
             encryption,
             naming,
+            attributes,
             incoming,
         })
     }
@@ -301,7 +299,7 @@ impl Store {
             digests.finish().await
         };
         let options = CopyOptions {
-            source: read_condition(&source.condition),
+            source: source.condition,
             source_name: source.version,
             source_version: Some(download.info.version),
             ..CopyOptions::default()
@@ -579,7 +577,9 @@ impl PartUpload {
         let name = |clear: &DigestSet| naming.as_ref().map(|key| encryption::part_etag(key, clear));
         let received = self
             .incoming
-            .finish(&expect, |clear| Ok((of_upload, name(clear))))
+            .finish(&expect, &self.attributes, |clear| {
+                Ok((of_upload, name(clear)))
+            })
             .await?;
         let name = name(&received.digests);
         let (shared, bucket, key, upload, number, checksum) = (

@@ -1,23 +1,22 @@
 //! Putting an object.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
 use dewar_checksum::{Algorithm, DigestSet};
-use dewar_meta::ns::record::{ETag, SystemHeaders};
-use dewar_meta::ns::{Bucket, Condition, NameRef, NewVersion, ResolvedName};
+use dewar_meta::ns::record::ETag;
+use dewar_meta::ns::{Bucket, NameRef, NewVersion, ResolvedName};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 use tracing::Instrument as _;
 
 use crate::access::ObjectOwner;
-use crate::api::{ExpectedContent, ObjectInfo, PutRequest, VersionAttributes};
+use crate::api::{ExpectedContent, ObjectInfo, PutRequest, VersionAttributes, WriteCondition};
 use crate::authorize::pairs;
 use crate::content_writer::ContentWriter;
 use crate::encryption::{self, NewDataKey};
-use crate::info::{full_checksum, headers, version_info, with_expiry};
+use crate::info::{check_metadata, full_checksum, version_info, with_expiry};
 use crate::limits::OBJECT_BYTES_MAX;
 use crate::salvage_header::SalvageOrigin;
 use crate::{SharedStore, Store};
@@ -32,11 +31,9 @@ pub struct Upload {
     /// The name as it was looked up before the first byte, if that was needed.
     found: Option<ResolvedName>,
     owner: ObjectOwner,
-    headers: SystemHeaders,
-    metadata: BTreeMap<String, String>,
-    marks: VersionAttributes,
+    attributes: VersionAttributes,
     checksum: Option<Algorithm>,
-    condition: Condition,
+    condition: WriteCondition,
     encryption: Option<NewDataKey>,
     incoming: ContentWriter,
 }
@@ -50,7 +47,7 @@ impl Store {
     /// [`ErrorKind::TooLarge`], [`ErrorKind::Quota`], [`ErrorKind::NoSpace`],
     /// [`ErrorKind::Unavailable`].
     pub async fn put(&self, caller: &Caller, request: PutRequest) -> Result<Upload> {
-        let tags = request.marks.tags.as_ref().map(pairs);
+        let tags = request.attributes.tags.as_ref().map(pairs);
         let details = Details {
             creates: Some(true),
             tags: tags.as_deref(),
@@ -67,9 +64,9 @@ impl Store {
                 &details,
             )
             .await?;
-        let (key, marks) = (&request.object.key, &request.marks);
+        let (key, attributes) = (&request.object.key, &request.attributes);
         self.inner
-            .check_version_attributes(caller, &bucket, key, marks, &details)?;
+            .check_version_attributes(caller, &bucket, key, attributes, &details)?;
         self.put_authorized(caller, bucket, request).await
     }
 
@@ -93,7 +90,7 @@ impl Store {
             .await?;
         let path = bucket.path(object_key.as_str());
         if let Some(found) = &found {
-            condition.check_write(&path, found.file().map(|file| &file.current))?;
+            condition.check(&path, found.file().map(|file| &file.current))?;
         }
         let owner = shared
             .object_owner(caller, &bucket, object_key.as_str(), request.acl.as_ref())
@@ -105,14 +102,14 @@ impl Store {
             Some(algorithm) => request.want.with(algorithm),
             None => request.want,
         };
-        let headers = headers(&request.attributes)?;
+        let mut attributes = request.attributes;
+        check_metadata(&attributes)?;
+        attributes.acl = owner.acl_bytes();
         let origin = SalvageOrigin {
             owner: owner.owner.0,
             path,
             part: None,
-            headers: headers.clone(),
-            metadata: request.attributes.user.clone(),
-            pool: shared.pool_of_class(request.marks.storage_class.as_deref()),
+            pool: shared.pool_of_class(attributes.storage_class.as_deref()),
         };
         let encryption = match &encryption::chosen(request.encryption, &bucket)? {
             Some(how) => Some(encryption::begin(how, &shared.master, &*shared.env.rng)?),
@@ -127,9 +124,7 @@ impl Store {
             key: object_key,
             found,
             owner,
-            headers,
-            metadata: request.attributes.user,
-            marks: request.marks,
+            attributes,
             checksum: request.checksum,
             condition,
             encryption,
@@ -161,7 +156,7 @@ impl Upload {
         let mut sealed = None;
         let received = self
             .incoming
-            .finish(&expect, |clear| {
+            .finish(&expect, &self.attributes, |clear| {
                 if let Some(fresh) = fresh {
                     sealed = Some(fresh.finish(&master, &*rng, *clear, checksum.clone())?);
                 }
@@ -171,14 +166,8 @@ impl Upload {
         let clear = received.digests;
         let mut new = NewVersion {
             id: Some(id),
-            headers: self.headers,
-            metadata: self.metadata,
-            tags: self.marks.tags.unwrap_or_default(),
-            retention: self.marks.retention,
-            legal_hold: self.marks.legal_hold,
-            storage_class: self.marks.storage_class,
+            attributes: self.attributes,
             copies: received.copies,
-            acl: self.owner.acl_bytes(),
             ..NewVersion::new(received.size, ETag::Version, DigestSet::ABSENT, Vec::new())
         };
         match sealed {

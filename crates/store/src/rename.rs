@@ -7,8 +7,7 @@ use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 use crate::Store;
 use crate::access::policies_tell_keys_apart;
 use crate::api::{RenameRequest, WriteCondition};
-use crate::authorize::{actor, compares};
-use crate::info::write_condition;
+use crate::authorize::actor;
 
 impl Store {
     /// Gives an object another key in its bucket, in one batch. A source that ends in `/` and is no
@@ -49,7 +48,7 @@ impl Store {
             .await?;
         let found = inner.tree.find_name(&bucket, source).await?;
         let asked = &request.source_condition;
-        if compares(asked) || asked.if_match.is_some() {
+        if asked.compares() || asked.if_match.is_some() {
             inner.authorize_comparison(caller, &bucket, source, found.file())?;
         }
         let principal = caller.to_string();
@@ -67,11 +66,9 @@ impl Store {
                     .refused(caller, Action::RenameObject, path, message);
                 return Err(Error::new(ErrorKind::Denied, message));
             }
-            let free = WriteCondition {
-                if_absent: request.condition.if_absent,
-                ..WriteCondition::default()
-            };
-            if request.source_condition != WriteCondition::default() || request.condition != free {
+            let asked = &request.condition;
+            let free = asked.is_none() || *asked == WriteCondition::absent();
+            if !request.source_condition.is_none() || !free {
                 let message = "a directory has neither an ETag nor a date to be judged by";
                 return Err(Error::new(ErrorKind::Precondition, message));
             }
@@ -93,7 +90,7 @@ impl Store {
                 &actor,
                 NameRef::new(&bucket, source, Some(found)),
                 NameRef::new(&bucket, to, there),
-                (&write_condition(&request.source_condition), &condition),
+                (&request.source_condition, &condition),
             )
             .await
             .map(|_| ())

@@ -21,7 +21,7 @@ use dewar_checksum::{AlgorithmSet, DigestSet, StreamDigests};
 use dewar_data::format::ShardKind;
 use dewar_data::segment::encode_slot;
 use dewar_meta::ns::record::{ContentCopy, Extent, Slot as SlotPlace, VersionRecord};
-use dewar_meta::ns::{Actor, Bucket, DataChanges, Relocation};
+use dewar_meta::ns::{Actor, Bucket, ChangeContext, DataChanges, Relocation, VersionAttributes};
 use dewar_types::{BlobId, Error, ErrorKind, ObjectKey, PoolId, Result};
 
 use crate::content_reader::ContentReader;
@@ -60,8 +60,7 @@ impl Inner {
         let number = self.number_of(pool);
         if is_in_pool(&version.copies, number) {
             let name = Some(version.name());
-            let change = |attributes: &mut dewar_meta::ns::VersionAttributes,
-                          around: dewar_meta::ns::ChangeContext| {
+            let change = |attributes: &mut VersionAttributes, around: ChangeContext| {
                 if around.id == version.id {
                     attributes.storage_class.clone_from(&class);
                 }
@@ -91,8 +90,6 @@ impl Inner {
             owner: was.owner.unwrap_or(found.attributes.owner).0,
             path: bucket.path(key.as_str()),
             part: None,
-            headers: was.headers.clone(),
-            metadata: was.metadata.clone(),
             pool,
         };
         let extents = self.extents(&found).await?;
@@ -202,7 +199,7 @@ impl Inner {
             false => was.digests,
         };
         let description = origin
-            .describe(was.id, size)
+            .describe(was.id, size, &VersionAttributes::from(was))
             .told(known, None, None, None)
             .into_bytes();
         match writer {
@@ -235,6 +232,7 @@ impl Inner {
     ) -> Result<()> {
         let place = |extent: &Extent| (extent.blob, extent.slot.map(|slot| slot.offset));
         let mut places: BTreeMap<ContentLocation, Extent> = BTreeMap::new();
+        let attributes = VersionAttributes::from(was);
         let alone = extents
             .iter()
             .all(|extent| place(extent) == place(&extents[0]));
@@ -251,7 +249,7 @@ impl Inner {
                     let mut origin = origin.clone();
                     origin.part = (!alone).then_some(PartOf { upload, number });
                     let size = if alone { was.size } else { extent.len };
-                    let description = origin.describe(was.id, size).told(
+                    let description = origin.describe(was.id, size, &attributes).told(
                         DigestSet::ABSENT,
                         extent.salt,
                         was.encryption.clone(),

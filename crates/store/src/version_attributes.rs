@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 
 use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::record::{Retention, RetentionMode, VersionRecord};
-use dewar_meta::ns::{
-    Bucket, ChangeContext, NameRef, ResolvedName, VersionAttributes as StoredAttributes,
-};
+use dewar_meta::ns::{Bucket, ChangeContext, NameRef, ResolvedName, VersionAttributes};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result, VersionName};
 use minicbor::{Decode, Encode};
 
-use crate::api::{BucketRef, ObjectRef, VersionAttributes};
+use crate::api::{BucketRef, ObjectRef};
 use crate::authorize::{actor, pairs};
 use crate::document::Document;
 use crate::info::shown_name;
@@ -54,42 +52,42 @@ pub fn check_tags(tags: &Tags, max: usize) -> Result<()> {
 }
 
 impl Inner {
-    /// Checks whether the caller may set these marks on a new version of a key. Otherwise a caller
+    /// Checks whether the caller may set these attributes on a new version of a key. Otherwise a caller
     /// with only the right to write could make versions that even the bucket's owner cannot delete.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`]; errors in the marks.
+    /// [`ErrorKind::Denied`]; errors in the attributes.
     pub(crate) fn check_version_attributes(
         &self,
         caller: &Caller,
         bucket: &Bucket,
         key: &ObjectKey,
-        marks: &VersionAttributes,
+        attributes: &VersionAttributes,
         details: &Details<'_>,
     ) -> Result<()> {
         for (asked, action) in [
-            (marks.retention.is_some(), Action::PutObjectRetention),
-            (marks.legal_hold.is_some(), Action::PutObjectLegalHold),
+            (attributes.retention.is_some(), Action::PutObjectRetention),
+            (attributes.legal_hold.is_some(), Action::PutObjectLegalHold),
             // Policies may look at tags, and so may rules that delete.
-            (marks.tags.is_some(), Action::PutObjectTagging),
+            (attributes.tags.is_some(), Action::PutObjectTagging),
         ] {
             if asked {
                 self.authorize_in_bucket(caller, action, bucket, Some(key.as_str()), details)?;
             }
         }
-        if let Some(tags) = &marks.tags {
+        if let Some(tags) = &attributes.tags {
             check_tags(tags, TAGS_PER_OBJECT_MAX)?;
         }
-        if marks.retention.is_some() || marks.legal_hold.is_some() {
+        if attributes.retention.is_some() || attributes.legal_hold.is_some() {
             need_object_lock(bucket.settings().and_then(|set| set.object_lock).is_some())?;
         }
-        if let Some(until) = marks.retention.map(|retention| retention.until)
+        if let Some(until) = attributes.retention.map(|retention| retention.until)
             && until <= self.env.clock.now()
         {
             let message = "The retain until date must be in the future!";
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        match &marks.storage_class {
+        match &attributes.storage_class {
             Some(class) if !self.lifecycle.knows(class) => Err(Error::new(
                 ErrorKind::NoSuchStorageClass,
                 format!("{class} is no storage class"),
@@ -170,7 +168,7 @@ impl Store {
             version,
             &details,
             |attributes, _| {
-                attributes.tags.clone_from(&tags);
+                attributes.tags = Some(tags.clone());
                 Ok(())
             },
         )
@@ -200,7 +198,7 @@ impl Store {
             version,
             &details,
             |attributes, _| {
-                attributes.tags.clear();
+                attributes.tags = None;
                 Ok(())
             },
         )
@@ -251,7 +249,7 @@ impl Store {
             .await?;
         let bypass = bypass && self.inner.may_bypass(caller, &bucket, Some(key), &details);
         let path = bucket.path(key);
-        let change = |attributes: &mut StoredAttributes, around: ChangeContext| {
+        let change = |attributes: &mut VersionAttributes, around: ChangeContext| {
             need_object_lock(around.object_lock.is_some())?;
             if retention.is_some_and(|retention| retention.until <= around.now) {
                 let message = "The retain until date must be in the future!";
@@ -391,7 +389,7 @@ impl Store {
         object: &ObjectRef,
         version: Option<VersionName>,
         details: &Details<'_>,
-        change: impl Fn(&mut StoredAttributes, ChangeContext) -> Result<()>,
+        change: impl Fn(&mut VersionAttributes, ChangeContext) -> Result<()>,
     ) -> Result<Option<VersionName>> {
         // Its owner, its list and its tags have a say, so it is looked at before.
         let (bucket, found, _) = self

@@ -18,8 +18,6 @@
 //! An upload is charged to the spaces that its record names. It belongs to its key, not to a
 //! directory, so the spaces above the key may be renamed or removed while it is open.
 
-use std::collections::BTreeMap;
-
 use dewar_types::{EntryId, Error, GroupId, UserId};
 use minicbor::bytes::ByteVec;
 
@@ -27,9 +25,10 @@ use super::batch_builder::BatchBuilder;
 use super::multipart::OpenUpload;
 use super::record::{
     Counter, CounterScope, DirRecord, EntryAttributes, FileRecord, PartRecord, Record,
-    SystemHeaders, UploadRecord, VersionRecord, Versioning,
+    UploadRecord, VersionRecord, Versioning,
 };
 use super::resolve::{ResolvedName, ResolvedPath};
+use super::version_attributes::text_bytes;
 use super::versions::owner_of;
 use super::{Bucket, Tree, Usage, keys};
 use crate::kv::{KvRead, Scan};
@@ -45,41 +44,12 @@ fn excess(metadata: usize) -> u64 {
     (metadata as u64).saturating_sub(METADATA_FREE)
 }
 
-fn header_bytes(headers: &SystemHeaders) -> usize {
-    let SystemHeaders {
-        content_type,
-        cache_control,
-        content_disposition,
-        content_encoding,
-        content_language,
-        expires,
-        redirect,
-    } = headers;
-    [
-        content_type,
-        cache_control,
-        content_disposition,
-        content_encoding,
-        content_language,
-        expires,
-        redirect,
-    ]
-    .into_iter()
-    .flatten()
-    .map(String::len)
-    .sum()
-}
-
-fn text_bytes(map: &BTreeMap<String, String>) -> usize {
-    map.iter().map(|(name, text)| name.len() + text.len()).sum()
-}
-
 fn acl_bytes(acl: Option<&ByteVec>) -> usize {
     acl.map_or(0, |acl| acl.len())
 }
 
 fn metadata_bytes(version: &VersionRecord) -> usize {
-    header_bytes(&version.headers)
+    version.headers.bytes()
         + text_bytes(&version.metadata)
         + text_bytes(&version.tags)
         + acl_bytes(version.acl.as_ref())
@@ -131,7 +101,7 @@ pub(super) fn replaced(file: &FileRecord, versioning: Versioning) -> Option<Usag
 
 /// What an upload counts for without its parts.
 pub(super) fn of_upload(upload: &UploadRecord) -> Usage {
-    let metadata = header_bytes(&upload.headers)
+    let metadata = upload.headers.bytes()
         + text_bytes(&upload.metadata)
         + text_bytes(&upload.tags)
         + acl_bytes(upload.acl.as_ref());

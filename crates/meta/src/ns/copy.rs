@@ -4,83 +4,55 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use dewar_types::{ByteRange, Error, ErrorKind, GroupId, VersionId, VersionName};
-use minicbor::bytes::ByteVec;
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::condition::Condition;
+use super::condition::{ReadCondition, WriteCondition};
 use super::publish::{NewFile, Published};
-use super::record::{
-    ChangeKind, ContentCopy, DisplayedChecksum, Extent, PartSizes, Retention, SystemHeaders,
-    VersionRecord,
-};
+use super::record::{ChangeKind, ContentCopy, DisplayedChecksum, Extent, PartSizes, VersionRecord};
 use super::resolve::{NameRef, ResolvedName};
 use super::retry::ConflictRetry;
+use super::version_attributes::VersionAttributes;
 use super::versions::{VersionLocation, readable};
 use super::{Actor, Tree};
 use crate::kv::ReadValue;
 
-/// The headers that a copy keeps from its source besides the content.
-#[derive(Clone, Debug)]
-pub enum CopyHeaders {
-    /// Headers and metadata (`x-amz-metadata-directive: COPY`).
-    Keep,
-    /// Only the content, with these headers and metadata instead.
-    Replace {
-        /// The new headers.
-        headers: SystemHeaders,
-        /// The new metadata.
-        metadata: BTreeMap<String, String>,
-    },
-}
-
 /// The options of a copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// Headers and metadata.
-    pub headers: CopyHeaders,
-    /// Storage class of the copy, if not the default.
-    pub storage_class: Option<String>,
+    /// Attributes of the copy. Without tags of its own, it has those of the source.
+    pub attributes: VersionAttributes,
+    /// Whether headers and metadata are those of `attributes`, and not those of the source
+    /// (`x-amz-metadata-directive`).
+    pub replace_headers: bool,
     /// The checksum to return for the copy, if not the source's.
     pub checksum: Option<DisplayedChecksum>,
     /// Condition on the source.
-    pub source: Condition,
+    pub source: ReadCondition,
     /// Version of the source; the current one if `None`.
     pub source_name: Option<VersionName>,
     /// The required version of the source, if the caller examined one, so that the authorised
     /// version is the copied one.
     pub source_version: Option<VersionId>,
     /// Condition on the target.
-    pub target: Condition,
+    pub target: WriteCondition,
     /// The group that owns the copy.
     pub group: Option<GroupId>,
     /// Permission bits of the copy.
     pub mode: u32,
-    /// Tags of the copy, if not the source's.
-    pub tags: Option<BTreeMap<String, String>>,
-    /// Retention of the copy, if not the default of its bucket.
-    pub retention: Option<Retention>,
-    /// Whether the copy has a legal hold.
-    pub legal_hold: Option<bool>,
-    /// The copy's access control list.
-    pub acl: Option<ByteVec>,
 }
 
 impl Default for CopyOptions {
     fn default() -> Self {
         Self {
-            headers: CopyHeaders::Keep,
-            storage_class: None,
+            attributes: VersionAttributes::default(),
+            replace_headers: false,
             checksum: None,
-            source: Condition::NONE,
+            source: ReadCondition::default(),
             source_name: None,
             source_version: None,
-            target: Condition::NONE,
+            target: WriteCondition::NONE,
             group: None,
             mode: 0o644,
-            tags: None,
-            retention: None,
-            legal_hold: None,
-            acl: None,
         }
     }
 }
@@ -118,7 +90,7 @@ impl Tree {
                 turn.lost().await?;
                 continue;
             };
-            options.target.check_write(turn.path(), current)?;
+            options.target.check(turn.path(), current)?;
             let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
             stage.watch_source(&source);
@@ -126,30 +98,26 @@ impl Tree {
                 stage.share(&copy.extents);
             }
             let now = stage.now();
-            let mut version = VersionRecord {
+            let mut attributes = options.attributes.clone();
+            if !options.replace_headers {
+                attributes.headers = source.version.headers.clone();
+                attributes.metadata = source.version.metadata.clone();
+            }
+            if attributes.tags.is_none() {
+                attributes.tags = Some(source.version.tags.clone());
+            }
+            let checksum = options.checksum.as_ref();
+            let version = attributes.apply(VersionRecord {
                 id,
                 modified: now,
                 copies: source.copies,
                 parts: self.inline_parts(&source.version).await?,
                 upload: None,
-                storage_class: options.storage_class.clone(),
-                retention: options.retention,
-                legal_hold: options.legal_hold,
-                acl: options.acl.clone(),
+                checksum: checksum.or(source.version.checksum.as_ref()).cloned(),
                 owner: None,
                 group: None,
                 ..source.version
-            };
-            if let Some(tags) = &options.tags {
-                version.tags.clone_from(tags);
-            }
-            if options.checksum.is_some() {
-                version.checksum.clone_from(&options.checksum);
-            }
-            if let CopyHeaders::Replace { headers, metadata } = &options.headers {
-                version.headers = headers.clone();
-                version.metadata = metadata.clone();
-            }
+            });
             let file = NewFile {
                 version,
                 owner: actor.user,

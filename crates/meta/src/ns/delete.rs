@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use dewar_types::{Error, ErrorKind, ObjectKey, VersionId, VersionName};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::condition::Condition;
+use super::condition::WriteCondition;
 use super::record::{VersionRecord, Versioning};
 use super::resolve::{NameRef, ResolvedName};
 use super::retry::ConflictRetry;
@@ -27,7 +27,7 @@ pub struct DeleteTarget {
     /// The version to remove permanently. Without one, the bucket decides what a delete does.
     pub version: Option<VersionName>,
     /// Condition on the version, or on the current one.
-    pub condition: Condition,
+    pub condition: WriteCondition,
     /// Restricts the delete to this version; another version that has the name by now is left
     /// alone.
     pub only: Option<VersionId>,
@@ -42,7 +42,7 @@ impl DeleteTarget {
         Self {
             key,
             version: None,
-            condition: Condition::NONE,
+            condition: WriteCondition::NONE,
             only: None,
             found: None,
         }
@@ -214,7 +214,7 @@ impl BatchBuilder<'_> {
                 continue;
             }
             if let Some(version) = &found
-                && let Err(unmet) = doomed.condition.check_write(&target.path, Some(version))
+                && let Err(unmet) = doomed.condition.check(&target.path, Some(version))
             {
                 results.push((*place, Err(unmet)));
                 continue;

@@ -84,6 +84,7 @@ mod retry;
 mod space;
 #[cfg(test)]
 mod tests;
+mod version_attributes;
 mod versions;
 mod walk;
 
@@ -98,8 +99,8 @@ use parking_lot::RwLock;
 
 pub use bucket::{BucketPage, BucketQuery, Emptiness, ListedBucket, NewBucket, Usage};
 pub use charge::METADATA_FREE;
-pub use condition::{Condition, ETags};
-pub use copy::{CopyHeaders, CopyOptions};
+pub use condition::{ETagMatch, IfRange, ReadCondition, WriteCondition};
+pub use copy::CopyOptions;
 pub use delete::{DeleteOutcome, DeleteTarget};
 pub use dirs::DirOptions;
 pub use documents::{BucketChange, BucketDocument, BucketDocuments, DOCUMENT_BYTES_MAX};
@@ -120,7 +121,8 @@ pub use relocate::Relocation;
 pub use rename::RenameOptions;
 pub use reservation::Reservation;
 pub use resolve::{NameRef, ResolvedName};
-pub use versions::{ChangeContext, VersionAttributes};
+pub use version_attributes::VersionAttributes;
+pub use versions::ChangeContext;
 
 use self::cache::DirCache;
 use self::record::{

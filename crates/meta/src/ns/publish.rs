@@ -8,13 +8,14 @@ use dewar_types::{BlobId, EntryId, Error, ErrorKind, GroupId, Timestamp, UserId,
 use minicbor::bytes::ByteVec;
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::condition::Condition;
+use super::condition::WriteCondition;
 use super::record::{
     ChangeKind, ChangeRecord, ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, Extent,
-    PartSizes, Retention, SystemHeaders, VersionFlags, VersionRecord, Versioning,
+    VersionRecord, Versioning,
 };
 use super::resolve::{NameRef, ResolvedName};
 use super::retry::ConflictRetry;
+use super::version_attributes::VersionAttributes;
 use super::versions::Name;
 use super::{Actor, Tree, keys};
 use crate::kv::InlineData;
@@ -31,16 +32,12 @@ pub struct NewVersion {
     pub etag: ETag,
     /// Digests of the content.
     pub digests: DigestSet,
-    /// Headers that go out as they came in.
-    pub headers: SystemHeaders,
-    /// User metadata.
-    pub metadata: BTreeMap<String, String>,
+    /// Its attributes.
+    pub attributes: VersionAttributes,
     /// Places of the bytes.
     pub copies: Vec<ContentCopy>,
     /// When it was written, if not now.
     pub modified: Option<Timestamp>,
-    /// Storage class, if not the default.
-    pub storage_class: Option<String>,
     /// The checksum to be shown to readers.
     pub checksum: Option<DisplayedChecksum>,
     /// How the bytes are encrypted.
@@ -51,14 +48,6 @@ pub struct NewVersion {
     pub mode: u32,
     /// Extended attributes of the file.
     pub xattrs: BTreeMap<String, ByteVec>,
-    /// Tags.
-    pub tags: BTreeMap<String, String>,
-    /// How long it is kept, if not as the bucket says.
-    pub retention: Option<Retention>,
-    /// Whether it is kept until further notice.
-    pub legal_hold: Option<bool>,
-    /// The access control list.
-    pub acl: Option<ByteVec>,
     /// The version that it was made from and shares content with, and the places of that content.
     /// That version must still be the current one, with its content at these places.
     pub revises: Option<(VersionId, Vec<ContentCopy>)>,
@@ -77,20 +66,14 @@ impl NewVersion {
             size,
             etag,
             digests,
-            headers: SystemHeaders::default(),
-            metadata: BTreeMap::new(),
+            attributes: VersionAttributes::default(),
             copies: vec![copy],
             modified: None,
-            storage_class: None,
             checksum: None,
             encryption: None,
             group: None,
             mode: 0o644,
             xattrs: BTreeMap::new(),
-            tags: BTreeMap::new(),
-            retention: None,
-            legal_hold: None,
-            acl: None,
             revises: None,
         }
     }
@@ -158,7 +141,7 @@ impl Tree {
         actor: &Actor<'_>,
         mut name: NameRef<'_>,
         new: NewVersion,
-        condition: &Condition,
+        condition: &WriteCondition,
         extra: &DataChanges,
     ) -> Result<Published, Error> {
         let id = match new.id {
@@ -169,7 +152,7 @@ impl Tree {
         loop {
             let target = name.resolve(self).await?;
             let current = target.file().map(|file| &file.current);
-            condition.check_write(turn.path(), current)?;
+            condition.check(turn.path(), current)?;
             let kept = match &new.revises {
                 None => BTreeSet::new(),
                 Some((id, copies)) => self.places_of(turn.path(), *id, copies, current).await?,
@@ -232,28 +215,13 @@ impl Tree {
 }
 
 fn new_version(id: VersionId, new: &NewVersion, now: Timestamp) -> VersionRecord {
-    VersionRecord {
-        id,
-        size: new.size,
-        etag: new.etag.clone(),
-        modified: new.modified.unwrap_or(now),
-        digests: new.digests,
-        flags: VersionFlags::default(),
-        headers: new.headers.clone(),
-        metadata: new.metadata.clone(),
+    let modified = new.modified.unwrap_or(now);
+    new.attributes.clone().apply(VersionRecord {
         copies: new.copies.clone(),
-        parts: None::<PartSizes>,
-        upload: None,
-        storage_class: new.storage_class.clone(),
         encryption: new.encryption.clone(),
         checksum: new.checksum.clone(),
-        tags: new.tags.clone(),
-        retention: new.retention,
-        legal_hold: new.legal_hold,
-        acl: new.acl.clone(),
-        owner: None,
-        group: None,
-    }
+        ..VersionRecord::new(id, new.size, new.etag.clone(), modified, new.digests)
+    })
 }
 
 impl BatchBuilder<'_> {

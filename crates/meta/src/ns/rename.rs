@@ -6,7 +6,7 @@
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, VersionId};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::condition::Condition;
+use super::condition::WriteCondition;
 use super::dirs::PrunePolicy;
 use super::publish::{Published, change};
 use super::record::{
@@ -46,7 +46,7 @@ impl Tree {
         actor: &Actor<'_>,
         mut from: NameRef<'_>,
         mut to: NameRef<'_>,
-        conditions: (&Condition, &Condition),
+        conditions: (&WriteCondition, &WriteCondition),
     ) -> Result<Published, Error> {
         let mut turn = ConflictRetry::new(self, to.path());
         if from.bucket.id != to.bucket.id {
@@ -57,13 +57,11 @@ impl Tree {
             let Some(file) = source.file().cloned() else {
                 return Err(not_found(&source.path));
             };
-            conditions
-                .0
-                .check_write(&source.path, Some(&file.current))?;
+            conditions.0.check(&source.path, Some(&file.current))?;
             let target = to.resolve(self).await?;
             conditions
                 .1
-                .check_write(turn.path(), target.file().map(|file| &file.current))?;
+                .check(turn.path(), target.file().map(|file| &file.current))?;
             refuse_rename(&source, Some(&target))?;
             if from.key == to.key {
                 return Ok(Published {

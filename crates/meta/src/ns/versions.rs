@@ -21,7 +21,6 @@ use dewar_checksum::DigestSet;
 use dewar_types::{
     EntryId, Error, ErrorKind, GroupId, ObjectKey, Timestamp, UserId, VersionId, VersionName,
 };
-use minicbor::bytes::ByteVec;
 use std::collections::BTreeMap;
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
@@ -29,27 +28,13 @@ use super::charge::ChargedItem;
 use super::publish::change;
 use super::record::{
     ChangeKind, ChangeRecord, ETag, Entry, EntryAttributes, FileRecord, ObjectLock, Record,
-    Retention, SystemHeaders, VersionFlags, VersionRecord, Versioning,
+    VersionFlags, VersionRecord, Versioning,
 };
 use super::resolve::{NameRef, ResolvedName, ResolvedPath, not_found};
 use super::retry::ConflictRetry;
+use super::version_attributes::VersionAttributes;
 use super::{Actor, Bucket, Tree, keys};
 use crate::kv::{ReadValue, Scan};
-
-/// The attributes of an existing version that may change; its content never does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VersionAttributes {
-    /// Tags.
-    pub tags: BTreeMap<String, String>,
-    /// How long it is kept.
-    pub retention: Option<Retention>,
-    /// Whether it is kept until further notice.
-    pub legal_hold: Option<bool>,
-    /// The access control list.
-    pub acl: Option<ByteVec>,
-    /// Storage class, if not the default.
-    pub storage_class: Option<String>,
-}
 
 /// The circumstances of a change of attributes.
 #[derive(Clone, Copy, Debug)]
@@ -279,30 +264,14 @@ impl<'a> Name<'a> {
     ) -> Result<VersionRecord, Error> {
         let floor = self.file.as_ref().map(|file| file.current.id);
         let gone = self.give_way(stage, versioning).await?;
+        let id = match floor {
+            Some(floor) => stage.tree().ids.version_above(floor).await?,
+            None => stage.tree().ids.version().await?,
+        };
+        let (etag, digests) = (ETag::Version, DigestSet::new(1, 0));
         let marker = VersionRecord {
-            id: match floor {
-                Some(floor) => stage.tree().ids.version_above(floor).await?,
-                None => stage.tree().ids.version().await?,
-            },
-            size: 0,
-            etag: ETag::Version,
-            modified: stage.now(),
-            digests: DigestSet::new(1, 0),
             flags: VersionFlags::DELETE_MARKER.with_name(versioning == Versioning::Enabled),
-            headers: SystemHeaders::default(),
-            metadata: BTreeMap::new(),
-            copies: Vec::new(),
-            parts: None,
-            upload: None,
-            storage_class: None,
-            checksum: None,
-            tags: BTreeMap::new(),
-            encryption: None,
-            retention: None,
-            legal_hold: None,
-            acl: None,
-            owner: None,
-            group: None,
+            ..VersionRecord::new(id, 0, etag, stage.now(), digests)
         };
         let attributes = match self.file.as_ref() {
             Some(file) => EntryAttributes {
@@ -647,13 +616,7 @@ impl Tree {
             let place = self.place_of(&target, name).await?;
             let place = readable(&target.path, place, name)?;
             let mut stage = BatchBuilder::new(self);
-            let mut attributes = VersionAttributes {
-                tags: place.version.tags.clone(),
-                retention: place.version.retention,
-                legal_hold: place.version.legal_hold,
-                acl: place.version.acl.clone(),
-                storage_class: place.version.storage_class.clone(),
-            };
+            let mut attributes = VersionAttributes::from(&place.version);
             let before = attributes.clone();
             let circumstances = ChangeContext {
                 id: place.version.id,
@@ -664,14 +627,7 @@ impl Tree {
             if attributes == before {
                 return Ok(place.version);
             }
-            let version = VersionRecord {
-                tags: attributes.tags,
-                retention: attributes.retention,
-                legal_hold: attributes.legal_hold,
-                acl: attributes.acl,
-                storage_class: attributes.storage_class,
-                ..place.version
-            };
+            let version = attributes.apply(place.version);
             stage.keep_to_quotas();
             stage
                 .rewrite(actor, &target, place.older, version.clone())

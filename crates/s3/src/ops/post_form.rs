@@ -1,7 +1,7 @@
 //! Uploads from a browser's form.
 
 use dewar_auth::Caller;
-use dewar_store::api::{ObjectInfo, ObjectMetadata, ObjectRef, PutRequest};
+use dewar_store::api::{ObjectInfo, ObjectRef, PutRequest};
 use http::header::{ETAG, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 
@@ -18,9 +18,9 @@ use crate::form::{FormFields, FormUpload, LengthRange, boundary_of};
 use crate::limits::SINGLE_WRITE_BYTES_MAX;
 use crate::sigv4::{encode_path, encode_strict, verify_form};
 use crate::wire::{
-    DeclaredDigests, acl_of, attributes_of, checksum_headers, encryption_headers, encryption_of,
-    header, key_named, quoted, refuse_unsupported, value_of, version_attributes_of,
-    version_headers, write_condition,
+    DeclaredDigests, acl_of, checksum_headers, encryption_headers, encryption_of, header,
+    key_named, quoted, refuse_unsupported, value_of, version_attributes_of, version_headers,
+    write_condition,
 };
 
 pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<Answer> {
@@ -61,9 +61,12 @@ pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<An
     let facts = WireFacts::of_form(head, headers.clone(), signed_as_v2, now, region);
     let caller = caller.with_facts(facts);
     let declared = DeclaredDigests::read(&headers)?;
-    let mut marks = version_attributes_of(&headers)?;
+    let mut attributes = version_attributes_of(&headers)?;
+    if attributes.headers.content_type.is_none() {
+        attributes.headers.content_type = fields.file_type().map(str::to_owned);
+    }
     if let Some(tagging) = fields.get("tagging") {
-        marks.tags = Some(tags_of_document(tagging.as_bytes(), TAGS_PER_OBJECT_MAX)?);
+        attributes.tags = Some(tags_of_document(tagging.as_bytes(), TAGS_PER_OBJECT_MAX)?);
     }
     let request = PutRequest {
         object: ObjectRef {
@@ -71,8 +74,7 @@ pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<An
             key: key_named(key)?,
         },
         size: None,
-        attributes: attributes(&headers, &fields)?,
-        marks,
+        attributes,
         want: declared.want(),
         checksum: declared.algorithm.or(Some(Algorithm::Crc64Nvme)),
         condition: write_condition(&headers)?,
@@ -127,14 +129,6 @@ fn as_headers(fields: &FormFields) -> Result<HeaderMap> {
         headers.insert(name, value);
     }
     Ok(headers)
-}
-
-fn attributes(headers: &HeaderMap, fields: &FormFields) -> Result<ObjectMetadata> {
-    let mut attributes = attributes_of(headers)?;
-    if attributes.content_type.is_none() {
-        attributes.content_type = fields.file_type().map(str::to_owned);
-    }
-    Ok(attributes)
 }
 
 /// `location` is the object's full address.

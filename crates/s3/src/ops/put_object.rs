@@ -8,8 +8,8 @@ use http::{HeaderMap, StatusCode};
 use crate::door::{Answer, Door, RequestContext, empty_answer};
 use crate::error::Result;
 use crate::wire::{
-    DeclaredDigests, acl_of, attributes_of, checksum_headers, encryption_headers, encryption_of,
-    quoted, refuse_unsupported, version_attributes_of, version_headers, write_condition,
+    DeclaredDigests, acl_of, checksum_headers, encryption_headers, encryption_of, quoted,
+    refuse_unsupported, version_attributes_of, version_headers, write_condition,
 };
 
 pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<Answer> {
@@ -31,8 +31,7 @@ pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<An
     let request = PutRequest {
         object,
         size: length,
-        attributes: attributes_of(context.headers())?,
-        marks: version_attributes_of(context.headers())?,
+        attributes: version_attributes_of(context.headers())?,
         want: declared.want(),
         // What S3 keeps when the client sends none.
         checksum: declared.algorithm.or(Some(Algorithm::Crc64Nvme)),

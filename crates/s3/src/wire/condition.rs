@@ -1,6 +1,6 @@
 //! Conditional requests: headers to conditions.
 
-use dewar_store::api::{ETag, IfRange, ReadCondition, WriteCondition};
+use dewar_store::api::{ETagMatch, IfRange, ReadCondition, WriteCondition};
 use http::HeaderMap;
 use http::header::IF_RANGE;
 
@@ -8,17 +8,17 @@ use super::{header, parse_http_date};
 use crate::error::{Code, Refusal, Result};
 
 /// Entity tags of an If-Match or If-None-Match. Some clients send them without quotes.
-fn etags(text: &str) -> Vec<ETag> {
+fn etags(text: &str) -> Vec<ETagMatch> {
     text.split(',').filter_map(etag).collect()
 }
 
-fn etag(text: &str) -> Option<ETag> {
+fn etag(text: &str) -> Option<ETagMatch> {
     let text = text.trim();
     let text = text.strip_prefix("W/").unwrap_or(text);
     match text {
         "" => None,
-        "*" => Some(ETag::Any),
-        text => Some(ETag::Is(text.trim_matches('"').to_owned())),
+        "*" => Some(ETagMatch::Any),
+        text => Some(ETagMatch::Is(text.trim_matches('"').to_owned())),
     }
 }
 
@@ -77,21 +77,14 @@ fn writing(headers: &HeaderMap, prefix: &str) -> Result<WriteCondition> {
             format!("A header you provided implies functionality that is not implemented: {what}"),
         )
     };
-    let (if_absent, if_none_match) = match get("if-none-match")?.map(etags) {
-        None => (false, None),
-        Some(tags) if tags == [ETag::Any] => (true, None),
-        Some(mut tags) if tags.len() == 1 => (false, tags.pop()),
-        Some(_) => return Err(not_here("If-None-Match with other than one ETag")),
-    };
-    let if_match = match get("if-match")?.map(etags) {
-        None => None,
-        Some(mut tags) if tags.len() == 1 => tags.pop(),
-        Some(_) => return Err(not_here("If-Match with other than one ETag")),
+    let one = |name: &str, title: &str| match get(name)?.map(etags) {
+        None => Ok(None),
+        Some(mut tags) if tags.len() == 1 => Ok(tags.pop()),
+        Some(_) => Err(not_here(&format!("{title} with other than one ETag"))),
     };
     Ok(WriteCondition {
-        if_absent,
-        if_none_match,
-        if_match,
+        if_none_match: one("if-none-match", "If-None-Match")?,
+        if_match: one("if-match", "If-Match")?,
         ..WriteCondition::default()
     })
 }
@@ -110,7 +103,7 @@ pub(crate) fn rename_condition(headers: &HeaderMap, prefix: &str) -> Result<Writ
         date.transpose()
     };
     let condition = writing(headers, prefix)?;
-    let none_match = condition.if_absent || condition.if_none_match.is_some();
+    let none_match = condition.if_none_match.is_some();
     Ok(WriteCondition {
         if_modified_since: date("if-modified-since")?.filter(|_| !none_match),
         if_unmodified_since: date("if-unmodified-since")?.filter(|_| condition.if_match.is_none()),
@@ -129,7 +122,7 @@ fn broken(name: &str) -> Refusal {
 /// `InvalidArgument` for a malformed date or size: ignoring it would delete too much.
 pub(crate) fn delete_condition(headers: &HeaderMap) -> Result<WriteCondition> {
     let mut condition = write_condition(headers)?;
-    if condition.if_absent || condition.if_none_match.is_some() {
+    if condition.if_none_match.is_some() {
         return Err(broken("If-None-Match"));
     }
     let name = "x-amz-if-match-last-modified-time";
@@ -158,23 +151,23 @@ mod tests {
 
     #[test]
     fn etags_come_in_many_coats() {
-        let is = |text: &str| ETag::Is(text.into());
+        let is = |text: &str| ETagMatch::Is(text.into());
         assert_eq!(
             etags("\"a\", W/\"b\",c ,*"),
-            [is("a"), is("b"), is("c"), ETag::Any]
+            [is("a"), is("b"), is("c"), ETagMatch::Any]
         );
     }
 
     #[test]
     fn writes_take_what_s3_takes() {
         let absent = write_condition(&headers(&[("if-none-match", "*")])).expect("valid");
-        assert!(absent.if_absent && absent.if_match.is_none());
+        assert_eq!(absent, WriteCondition::absent());
         let other = write_condition(&headers(&[("if-none-match", "\"a\"")])).expect("valid");
-        assert_eq!(other.if_none_match, Some(ETag::Is("a".into())));
+        assert_eq!(other.if_none_match, Some(ETagMatch::Is("a".into())));
         assert!(write_condition(&headers(&[("if-none-match", "\"a\",\"b\"")])).is_err());
         assert!(write_condition(&headers(&[("if-match", "\"a\",\"b\"")])).is_err());
         let one = write_condition(&headers(&[("if-match", "\"a\"")])).expect("valid");
-        assert_eq!(one.if_match, Some(ETag::Is("a".into())));
+        assert_eq!(one.if_match, Some(ETagMatch::Is("a".into())));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_env::sim::SimRng;
 use dewar_store::Upload;
 use dewar_store::api::{
-    CopyRequest, DeleteItem, DeleteRequest, ETag, ExpectedContent, GetRequest, ObjectInfo,
-    ObjectMetadata, PutRequest, ReadCondition, VersionAttributes, WriteCondition,
+    CopyRequest, DeleteItem, DeleteRequest, ETagMatch, ExpectedContent, GetRequest, ObjectInfo,
+    PutRequest, ReadCondition, VersionAttributes, WriteCondition,
 };
 use dewar_types::{Error, ErrorKind, RangeSpec};
 
@@ -24,22 +24,18 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
     let key = process.bench.key(rng);
     let content = process.bench.content(rng);
     let condition = match rng.below(12) {
-        0 => WriteCondition {
-            if_absent: true,
-            ..WriteCondition::default()
-        },
+        0 => WriteCondition::absent(),
         1 => WriteCondition {
-            if_match: Some(ETag::Any),
+            if_match: Some(ETagMatch::Any),
             ..WriteCondition::default()
         },
         _ => WriteCondition::default(),
     };
     let request = PutRequest {
         encryption: None,
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         object: process.object(&key),
         size: rng.coin().then_some(content.len()),
-        attributes: ObjectMetadata::default(),
         want: match rng.below(3) {
             0 => AlgorithmSet::EMPTY,
             _ => AlgorithmSet::EMPTY.with(Algorithm::Md5),
@@ -335,11 +331,11 @@ pub(super) async fn copy(process: &Process, rng: &SimRng) {
         encryption: None,
         source_key: None,
         source_version: None,
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         source: process.object(&source),
         source_condition: ReadCondition::default(),
         target: process.object(&target),
-        attributes: None,
+        replace_headers: false,
         checksum: (rng.below(4) == 0).then_some(Algorithm::Sha256),
         condition: WriteCondition::default(),
         acl: None,

@@ -3,18 +3,19 @@
 
 mod access;
 mod bucket;
-mod condition;
 mod list;
 mod multipart;
 mod object;
 
 pub use access::{AccountName, BucketOptions, GranteeName, NamedAcl, NewAcl};
 pub use bucket::{BucketInfo, BucketPage, BucketRef};
-pub use condition::{IfRange, ReadCondition, WriteCondition};
 pub use dewar_meta::ns::record::{
-    DefaultRetention, ObjectLock, Retention, RetentionMode, Versioning,
+    DefaultRetention, ObjectLock, Retention, RetentionMode, SystemHeaders, Versioning,
 };
-pub use dewar_meta::ns::{Emptiness, NewBucket, Usage};
+pub use dewar_meta::ns::{
+    ETagMatch, Emptiness, IfRange, NewBucket, ReadCondition, Usage, VersionAttributes,
+    WriteCondition,
+};
 pub use list::{
     ListPage, ListRequest, ListVersionsRequest, ListedObject, ListedVersion, VersionsPage,
 };
@@ -24,8 +25,8 @@ pub use multipart::{
 };
 pub use object::{
     AttributesRequest, CopyRequest, DeleteItem, DeleteMarkerError, DeleteRequest, DeleteResult,
-    ETag, ExpectedContent, GetRequest, ObjectChecksum, ObjectInfo, ObjectMetadata, ObjectRef,
-    PartAttributes, PutRequest, RenameRequest, VersionAttributes,
+    ExpectedContent, GetRequest, ObjectChecksum, ObjectInfo, ObjectRef, PartAttributes, PutRequest,
+    RenameRequest,
 };
 
 pub use crate::version_attributes::{BucketTags, Tags, check_tags};

@@ -1,35 +1,13 @@
 //! Objects.
 
-use std::collections::BTreeMap;
-
 use dewar_checksum::{AlgorithmSet, Composite, Digest, DigestSet};
-use dewar_meta::ns::record::Retention;
+use dewar_meta::ns::{ReadCondition, VersionAttributes, WriteCondition};
 use dewar_types::{ObjectKey, RangeSpec, Timestamp, UserId, VersionId, VersionName};
 
 use crate::lifecycle::Expiry;
 
-use super::{BucketRef, NewAcl, ReadCondition, WriteCondition};
+use super::{BucketRef, NewAcl};
 use crate::encryption::{CustomerKey, Encryption, EncryptionMode};
-
-/// An entity tag without its quotes, or the wildcard.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ETag {
-    /// `*`
-    Any,
-    /// A value, without quotes.
-    Is(String),
-}
-
-impl ETag {
-    /// Whether `etag` (without quotes) is meant.
-    #[must_use]
-    pub fn matches(&self, etag: &str) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Is(value) => value == etag,
-        }
-    }
-}
 
 /// An object as a request names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,39 +16,6 @@ pub struct ObjectRef {
     pub bucket: BucketRef,
     /// The key in it.
     pub key: ObjectKey,
-}
-
-/// Attributes that a client stores with an object and gets back with it; at most 8 KiB in all (S3:
-/// 2 KiB of user metadata beside the system headers).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ObjectMetadata {
-    /// Content-Type.
-    pub content_type: Option<String>,
-    /// Cache-Control.
-    pub cache_control: Option<String>,
-    /// Content-Disposition.
-    pub content_disposition: Option<String>,
-    /// Content-Encoding, `aws-chunked` taken out.
-    pub content_encoding: Option<String>,
-    /// Content-Language.
-    pub content_language: Option<String>,
-    /// Expires, as the client wrote it.
-    pub expires: Option<String>,
-    /// The client's own names, lower case without prefix, and values.
-    pub user: BTreeMap<String, String>,
-}
-
-/// Settings of a version that can be changed later: tags, retention, legal hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VersionAttributes {
-    /// Tags, at most ten. For a copy `None` means the source's.
-    pub tags: Option<BTreeMap<String, String>>,
-    /// How long it is kept, if not as the bucket says.
-    pub retention: Option<Retention>,
-    /// Whether it is kept until further notice.
-    pub legal_hold: Option<bool>,
-    /// Its storage class, if not the default.
-    pub storage_class: Option<String>,
 }
 
 /// Object metadata.
@@ -90,8 +35,8 @@ pub struct ObjectInfo {
     pub name: Option<VersionName>,
     /// The owner.
     pub owner: UserId,
-    /// Its attributes.
-    pub attributes: ObjectMetadata,
+    /// Its attributes. Their access control list is not for clients.
+    pub attributes: VersionAttributes,
     /// Digests of the whole content, as far as they are known.
     pub digests: DigestSet,
     /// The checksum that the writer asked for, to be shown to readers.
@@ -102,14 +47,6 @@ pub struct ObjectInfo {
     pub part_checksum: Option<Digest>,
     /// By whose key it is encrypted.
     pub encrypted: Option<EncryptionMode>,
-    /// How many tags it has.
-    pub tags: usize,
-    /// How long it is kept.
-    pub retention: Option<Retention>,
-    /// Whether the version has a legal hold; `None` if it was never set.
-    pub legal_hold: Option<bool>,
-    /// Its storage class, if not the default.
-    pub storage_class: Option<String>,
     /// The time of expiry, for a current version.
     pub expiry: Option<Expiry>,
 }
@@ -140,10 +77,8 @@ pub struct PutRequest {
     /// The number of bytes, if known. With it the store can refuse early and choose the place
     /// better.
     pub size: Option<u64>,
-    /// Attributes to keep with it.
-    pub attributes: ObjectMetadata,
-    /// Tags and the like.
-    pub marks: VersionAttributes,
+    /// Its attributes, apart from the access control list.
+    pub attributes: VersionAttributes,
     /// Digests to compute beside Adler-32 and CRC-32C, which are always computed. With
     /// [`dewar_checksum::Algorithm::Md5`] the ETag is the MD5, otherwise `<version id>-0`.
     pub want: AlgorithmSet,
@@ -271,10 +206,11 @@ pub struct CopyRequest {
     pub source_condition: ReadCondition,
     /// To where.
     pub target: ObjectRef,
-    /// Tags and the like.
-    pub marks: VersionAttributes,
-    /// New attributes, or those of the source.
-    pub attributes: Option<ObjectMetadata>,
+    /// Attributes of the copy, apart from the access control list. Without tags of its own, it has
+    /// those of the source.
+    pub attributes: VersionAttributes,
+    /// Whether headers and metadata are those of `attributes`, and not those of the source.
+    pub replace_headers: bool,
     /// The digest to show as the copy's checksum, if it is not that of the source.
     pub checksum: Option<dewar_checksum::Algorithm>,
     /// The condition on the target.

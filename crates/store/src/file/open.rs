@@ -35,7 +35,6 @@ pub struct OpenFile {
     key: Option<DataKey>,
     /// Where the whole of it was when it was opened.
     pub(super) copies: Vec<ContentCopy>,
-    pub(super) storage_class: Option<String>,
     _pinned: ReadPin,
 }
 
@@ -100,7 +99,6 @@ impl Store {
                 extents: extents.into_iter().map(begun).collect(),
                 key,
                 copies: file.current.copies,
-                storage_class: file.current.storage_class,
                 _pinned: pinned,
             });
         }
@@ -112,10 +110,8 @@ impl OpenFile {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let stored: usize = self.copies.iter().map(|copy| copy.extents.len()).sum();
-        let pairs = self.info.attributes.user.iter();
-        let named: usize = pairs.map(|(key, value)| key.len() + value.len()).sum();
         OPEN_MEMORY_BYTES
-            + named
+            + self.info.attributes.bytes()
             + self.extents.len() * size_of::<(u64, Extent)>()
             + stored * size_of::<Extent>()
     }

@@ -1,7 +1,7 @@
 //! Authorization of a write to a file, and the conditions on the existing file.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::{Bucket, Condition, ResolvedName};
+use dewar_meta::ns::{Bucket, ResolvedName};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::api::{BucketRef, GetRequest, ObjectRef, WriteCondition};
@@ -47,7 +47,7 @@ pub(super) struct AuthorizedWrite {
     /// The name as it was looked up.
     pub(super) found: ResolvedName,
     /// What must still hold when the version gets the name.
-    pub(super) condition: Condition,
+    pub(super) condition: WriteCondition,
 }
 
 impl Inner {
@@ -87,7 +87,7 @@ impl Inner {
             (_, Some(_)) => {}
         }
         let condition = match write.mode {
-            WriteMode::New => Condition::absent(),
+            WriteMode::New => WriteCondition::absent(),
             // A token may let its bearer create, and not overwrite.
             WriteMode::Replace | WriteMode::Update => {
                 let asked = WriteCondition::default();

@@ -14,7 +14,8 @@ use dewar_checksum::DigestSet;
 use dewar_data::segment::SegmentRecord;
 use dewar_meta::ns::record::{ContentCopy, ETag, Extent, FileRecord};
 use dewar_meta::ns::{
-    Actor, Bucket, Condition, CopyOptions, DataChanges, NewBucket, NewPart, NewUpload, NewVersion,
+    Actor, Bucket, CopyOptions, DataChanges, NewBucket, NewPart, NewUpload, NewVersion,
+    VersionAttributes, WriteCondition,
 };
 use dewar_types::{
     BlobId, BucketName, Error, ErrorKind, ObjectKey, PoolId, Result, TenantName, Timestamp, UserId,
@@ -306,15 +307,14 @@ impl<'r> NameRestorer<'r> {
         });
         let new = NewVersion {
             id: Some(d.version),
-            headers: d.headers.clone(),
-            metadata: d.metadata.clone(),
+            attributes: attributes_of(d),
             modified: Some(Timestamp(d.version.clock())),
             checksum: full_checksum(asked),
             encryption: d.encryption.clone(),
             copies: content.copies(),
             ..NewVersion::new(d.size, etag, digests, Vec::new())
         };
-        let none = Condition::NONE;
+        let none = WriteCondition::NONE;
         self.shared
             .tree
             .publish(
@@ -447,8 +447,7 @@ impl<'r> NameRestorer<'r> {
         }
         let owner = actor(UserId(d.owner));
         let new = NewUpload {
-            headers: d.headers.clone(),
-            metadata: d.metadata.clone(),
+            attributes: attributes_of(d),
             encryption: d.encryption.clone(),
             ..NewUpload::default()
         };
@@ -584,6 +583,15 @@ fn kept(d: &SalvageHeader) -> Finding {
 }
 
 /// The present content of a path that a newer content replaces.
+/// What a description has of the attributes.
+fn attributes_of(d: &SalvageHeader) -> VersionAttributes {
+    VersionAttributes {
+        headers: d.headers.clone(),
+        metadata: d.metadata.clone(),
+        ..VersionAttributes::default()
+    }
+}
+
 fn displaced(bucket: &Bucket, key: &ObjectKey, found: &FileRecord) -> Finding {
     let (path, current) = (bucket.path(key.as_str()), &found.current);
     Finding::Kept {

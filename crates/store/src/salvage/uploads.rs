@@ -7,7 +7,7 @@
 
 use dewar_meta::ns::record::{PartRecord, UploadRecord};
 use dewar_meta::ns::{
-    Bucket, BucketQuery, CompletePart as NamedPart, Condition, ListedUpload, UploadQuery,
+    Bucket, BucketQuery, CompletePart as NamedPart, ListedUpload, UploadQuery, WriteCondition,
 };
 use dewar_types::{ObjectKey, Result, Timestamp, VersionId};
 
@@ -149,7 +149,7 @@ impl SalvageWalk<'_> {
             upload.id,
             &named,
             0,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &as_old_as,
         )
         .await?;

@@ -7,8 +7,8 @@ use super::{Rig, bucket, content, get, object, origin, put_request, run};
 use crate::api::{
     AttributesRequest, CompleteRequest, CopyRequest, CreateUploadRequest, DeleteItem,
     DeleteRequest, Emptiness, ListPartsRequest, ListRequest, ListUploadsRequest,
-    ListVersionsRequest, ObjectLock, ObjectMetadata, PartSource, ReadCondition, RenameRequest,
-    Tags, UploadPartRequest, VersionAttributes, Versioning, WriteCondition,
+    ListVersionsRequest, ObjectLock, PartSource, ReadCondition, RenameRequest, Tags,
+    UploadPartRequest, VersionAttributes, Versioning, WriteCondition,
 };
 
 #[allow(clippy::too_many_lines, reason = "a list of all verbs")]
@@ -34,11 +34,11 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         encryption: None,
         source_key: None,
         source_version: None,
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         source: object("key"),
         source_condition: ReadCondition::default(),
         target: object("copy"),
-        attributes: None,
+        replace_headers: false,
         checksum: None,
         condition: WriteCondition::default(),
         acl: None,
@@ -51,9 +51,8 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
     };
     let create = CreateUploadRequest {
         encryption: None,
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         object: object("key"),
-        attributes: ObjectMetadata::default(),
         checksum: None,
         composite: false,
         acl: None,
@@ -232,9 +231,8 @@ fn every_verb_refuses_strangers_and_nobody() {
         rig.put("key", &content(100, 1)).await.expect("put");
         let create = CreateUploadRequest {
             encryption: None,
-            marks: VersionAttributes::default(),
+            attributes: VersionAttributes::default(),
             object: object("key"),
-            attributes: ObjectMetadata::default(),
             checksum: None,
             composite: false,
             acl: None,
@@ -285,11 +283,11 @@ fn every_verb_refuses_strangers_and_nobody() {
             encryption: None,
             source_key: None,
             source_version: None,
-            marks: VersionAttributes::default(),
+            attributes: VersionAttributes::default(),
             source: object("key"),
             source_condition: ReadCondition::default(),
             target,
-            attributes: None,
+            replace_headers: false,
             checksum: None,
             condition: WriteCondition::default(),
             acl: None,

@@ -12,9 +12,9 @@ use dewar_types::{ByteRange, Error, Result};
 
 use super::{Rig, bucket, content, get, object, put_request, run};
 use crate::api::{
-    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, DeleteRequest, ETag,
-    ExpectedContent, ListRequest, ObjectMetadata, PutRequest, ReadCondition, RenameRequest,
-    UploadPartRequest, VersionAttributes, WriteCondition,
+    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, DeleteRequest, ETagMatch,
+    ExpectedContent, ListRequest, PutRequest, ReadCondition, RenameRequest, UploadPartRequest,
+    VersionAttributes, WriteCondition,
 };
 use crate::file::{FileWrite, MakeDirRequest, WriteMode};
 use crate::upkeep::UpkeepConfig;
@@ -142,12 +142,9 @@ async fn every_verb(rig: &Rig, mut done: impl FnMut(&'static str)) {
         condition,
         ..put_request(key)
     };
-    let absent = || WriteCondition {
-        if_absent: true,
-        ..WriteCondition::default()
-    };
+    let absent = || WriteCondition::absent();
     let matches = |etag: &str| WriteCondition {
-        if_match: Some(ETag::Is(etag.to_owned())),
+        if_match: Some(ETagMatch::Is(etag.to_owned())),
         ..WriteCondition::default()
     };
     let etag = put(put_request("d/a")).await.expect("put").etag;
@@ -181,11 +178,11 @@ async fn every_verb(rig: &Rig, mut done: impl FnMut(&'static str)) {
         encryption: None,
         source_key: None,
         source_version: None,
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         source: object("d/a"),
         source_condition: ReadCondition::default(),
         target: object(target),
-        attributes: None,
+        replace_headers: false,
         checksum: None,
         condition,
         acl: None,
@@ -229,9 +226,8 @@ async fn every_verb(rig: &Rig, mut done: impl FnMut(&'static str)) {
 
     let create = CreateUploadRequest {
         encryption: None,
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         object: object("d/parts"),
-        attributes: ObjectMetadata::default(),
         checksum: None,
         composite: false,
         acl: None,

@@ -15,8 +15,8 @@ use dewar_types::{Layout, Result};
 
 use super::{bucket, content, get, object, user};
 use crate::api::{
-    CompletePart, CompleteRequest, CreateUploadRequest, DeleteRequest, ExpectedContent,
-    ObjectMetadata, PutRequest, UploadPartRequest, VersionAttributes, WriteCondition,
+    CompletePart, CompleteRequest, CreateUploadRequest, DeleteRequest, ExpectedContent, PutRequest,
+    SystemHeaders, UploadPartRequest, VersionAttributes, WriteCondition,
 };
 use crate::encryption::Encryption;
 use crate::engine::{
@@ -55,6 +55,13 @@ pub(super) async fn folders(world: &SimWorld) -> Folders {
 /// The same key in every life.
 pub(super) fn master() -> Arc<MasterKeys> {
     Arc::new(MasterKeys::generate(&*SimWorld::new(1).env().rng))
+}
+
+fn content_type(text: &str) -> SystemHeaders {
+    SystemHeaders {
+        content_type: Some(text.to_owned()),
+        ..SystemHeaders::default()
+    }
 }
 
 /// A store and what should be in it.
@@ -97,15 +104,14 @@ impl Scene {
         let request = PutRequest {
             object: object(key),
             size: None,
-            attributes: ObjectMetadata {
-                content_type: Some("text/dewar".to_owned()),
-                user: [("from".to_owned(), "a test".to_owned())].into(),
-                ..ObjectMetadata::default()
+            attributes: VersionAttributes {
+                headers: content_type("text/dewar"),
+                metadata: [("from".to_owned(), "a test".to_owned())].into(),
+                ..VersionAttributes::default()
             },
             want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
             checksum: None,
             encryption: encryption(key),
-            marks: VersionAttributes::default(),
             acl: None,
             condition: WriteCondition::default(),
         };
@@ -145,14 +151,13 @@ impl Scene {
         let store = self.engine.store();
         let request = CreateUploadRequest {
             object: object(key),
-            attributes: ObjectMetadata {
-                content_type: Some("text/parts".to_owned()),
-                ..ObjectMetadata::default()
+            attributes: VersionAttributes {
+                headers: content_type("text/parts"),
+                ..VersionAttributes::default()
             },
             checksum: None,
             composite: false,
             encryption: None,
-            marks: VersionAttributes::default(),
             acl: None,
         };
         let upload = store

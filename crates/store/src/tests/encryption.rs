@@ -184,9 +184,8 @@ async fn upload(
         _ => None,
     };
     let request = CreateUploadRequest {
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         object: object(key),
-        attributes: ObjectMetadata::default(),
         checksum: Some(Algorithm::Sha256),
         composite: true,
         encryption: how,
@@ -321,9 +320,8 @@ fn a_part_with_another_key_is_refused() {
     run(async {
         let rig = Rig::new(5).await;
         let request = CreateUploadRequest {
-            marks: VersionAttributes::default(),
+            attributes: VersionAttributes::default(),
             object: object("m"),
-            attributes: ObjectMetadata::default(),
             checksum: None,
             composite: false,
             encryption: by_customer(7),
@@ -413,11 +411,11 @@ fn copies_go_from_any_encryption_to_any() {
             for to in &all {
                 let request = CopyRequest {
                     source_version: None,
-                    marks: VersionAttributes::default(),
+                    attributes: VersionAttributes::default(),
                     source: object("from"),
                     source_condition: ReadCondition::default(),
                     target: object("to"),
-                    attributes: None,
+                    replace_headers: false,
                     checksum: None,
                     condition: WriteCondition::default(),
                     source_key: key_of(from),

@@ -12,7 +12,7 @@ use dewar_journal::JournalConfig;
 use dewar_types::{Layout, Result};
 
 use super::{bucket, content, object, run, user};
-use crate::api::{DeleteRequest, ExpectedContent, ObjectMetadata, PutRequest, WriteCondition};
+use crate::api::{DeleteRequest, ExpectedContent, PutRequest, WriteCondition};
 use crate::engine::{BackgroundWork, Engine, EngineConfig, Folder, Folders};
 
 const DEWAR: DewarId = DewarId(7);
@@ -63,11 +63,10 @@ async fn put(engine: &Engine, ann: &Caller, key: &str, len: usize) -> Result<()>
     let request = PutRequest {
         object: object(key),
         size: Some(len as u64),
-        attributes: ObjectMetadata::default(),
         want: AlgorithmSet::EMPTY,
         checksum: None,
         condition: WriteCondition::default(),
-        marks: crate::api::VersionAttributes::default(),
+        attributes: crate::api::VersionAttributes::default(),
         acl: None,
         encryption: None,
     };

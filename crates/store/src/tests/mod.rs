@@ -45,8 +45,8 @@ use dewar_types::{
 };
 
 use crate::api::{
-    BucketRef, DeleteRequest, ExpectedContent, GetRequest, ListRequest, ObjectInfo, ObjectMetadata,
-    ObjectRef, PutRequest, ReadCondition, VersionAttributes, WriteCondition,
+    BucketRef, DeleteRequest, ExpectedContent, GetRequest, ListRequest, ObjectInfo, ObjectRef,
+    PutRequest, ReadCondition, VersionAttributes, WriteCondition,
 };
 use crate::upkeep::UpkeepConfig;
 use crate::workers::Workers;
@@ -277,10 +277,9 @@ pub(crate) fn bucket(name: &str) -> BucketRef {
 pub(crate) fn put_request(key: &str) -> PutRequest {
     PutRequest {
         encryption: None,
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         object: object(key),
         size: None,
-        attributes: ObjectMetadata::default(),
         want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
         checksum: None,
         condition: WriteCondition::default(),

@@ -19,8 +19,7 @@ use super::membership::{dynamic, id_of, shards};
 use super::{bucket, content, get, object, put_request, run, user};
 use crate::api::{
     CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ExpectedContent, ObjectInfo,
-    ObjectMetadata, PutRequest, ReadCondition, UploadPartRequest, VersionAttributes,
-    WriteCondition,
+    PutRequest, ReadCondition, UploadPartRequest, VersionAttributes, WriteCondition,
 };
 use crate::encryption::Encryption;
 use crate::engine::{
@@ -166,7 +165,7 @@ impl Two {
 
     fn request(&self, key: &str, class: Option<&str>) -> PutRequest {
         PutRequest {
-            marks: VersionAttributes {
+            attributes: VersionAttributes {
                 storage_class: class.map(str::to_owned),
                 ..VersionAttributes::default()
             },
@@ -371,8 +370,8 @@ fn a_copy_shares_bytes_within_a_pool_only() {
                 source_version: None,
                 source_condition: ReadCondition::default(),
                 target: object(to),
-                marks: two.request(to, class).marks,
-                attributes: None,
+                attributes: two.request(to, class).attributes,
+                replace_headers: false,
                 checksum: None,
                 condition: WriteCondition::default(),
                 source_key: None,
@@ -413,7 +412,7 @@ fn parts_are_put_into_the_pool_of_their_upload() {
         two.put("source", None, 6_000_000).await.expect("put");
         let before = two.shards();
         let info = upload_in_parts(&mut two, Some(COLD), None).await;
-        assert_eq!(info.storage_class.as_deref(), Some(COLD));
+        assert_eq!(info.attributes.storage_class.as_deref(), Some(COLD));
         two.settle().await;
         assert_eq!(two.shards().0, before.0);
         assert_eq!(
@@ -434,8 +433,7 @@ async fn upload_in_parts(
             &two.ann,
             CreateUploadRequest {
                 object: object("parts"),
-                attributes: ObjectMetadata::default(),
-                marks: two.request("parts", class).marks,
+                attributes: two.request("parts", class).attributes,
                 checksum: None,
                 composite: false,
                 encryption,

@@ -35,8 +35,7 @@ async fn put(rig: &Rig, key: &str, bytes: &Bytes) {
 fn upload_request() -> CreateUploadRequest {
     CreateUploadRequest {
         object: object("joined"),
-        attributes: ObjectMetadata::default(),
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         encryption: Some(Encryption::Dewar),
         checksum: None,
         composite: false,

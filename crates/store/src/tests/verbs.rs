@@ -5,9 +5,9 @@ use dewar_types::{ErrorKind, RangeSpec};
 
 use super::{Rig, SMALL, bucket, content, get, get_range, object, put_request, run};
 use crate::api::{
-    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ETag, Emptiness,
-    ExpectedContent, GetRequest, ListPartsRequest, ObjectMetadata, PutRequest, ReadCondition,
-    RenameRequest, UploadPartRequest, VersionAttributes, WriteCondition,
+    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ETagMatch, Emptiness,
+    ExpectedContent, GetRequest, ListPartsRequest, PutRequest, ReadCondition, RenameRequest,
+    UploadPartRequest, VersionAttributes, WriteCondition,
 };
 use crate::file::{FileWrite, WriteMode};
 
@@ -69,10 +69,10 @@ fn what_the_client_says_must_be_so() {
 fn conditions_decide() {
     run(async {
         let rig = Rig::new(3).await;
-        let put = |if_absent, if_match: Option<&str>| PutRequest {
+        let put = |absent: bool, if_match: Option<&str>| PutRequest {
             condition: WriteCondition {
-                if_absent,
-                if_match: if_match.map(|etag| ETag::Is(etag.to_owned())),
+                if_none_match: absent.then_some(ETagMatch::Any),
+                if_match: if_match.map(|etag| ETagMatch::Is(etag.to_owned())),
                 ..WriteCondition::default()
             },
             ..put_request("key")
@@ -87,7 +87,7 @@ fn conditions_decide() {
         rig.put_as(second, &content(10, 2)).await.expect("matches");
         let stale = GetRequest {
             condition: ReadCondition {
-                if_match: vec![ETag::Is(first.etag)],
+                if_match: vec![ETagMatch::Is(first.etag)],
                 ..ReadCondition::default()
             },
             ..get("key")
@@ -113,6 +113,12 @@ fn conditions_decide() {
     });
 }
 
+fn with_type(content_type: &str) -> VersionAttributes {
+    let mut attributes = VersionAttributes::default();
+    attributes.headers.content_type = Some(content_type.to_owned());
+    attributes
+}
+
 #[test]
 fn copies_share_bytes_and_renames_move_them() {
     run(async {
@@ -124,14 +130,11 @@ fn copies_share_bytes_and_renames_move_them() {
                 encryption: None,
                 source_key: None,
                 source_version: None,
-                marks: VersionAttributes::default(),
+                attributes: with_type("a/b"),
+                replace_headers: true,
                 source: object("from"),
                 source_condition: ReadCondition::default(),
                 target: object("dir/to"),
-                attributes: Some(ObjectMetadata {
-                    content_type: Some("a/b".to_owned()),
-                    ..ObjectMetadata::default()
-                }),
                 checksum: None,
                 condition: WriteCondition::default(),
                 acl: None,
@@ -177,9 +180,8 @@ fn uploads_in_parts_are_joined_read_by_part_and_freed() {
         let rig = Rig::new(5).await;
         let create = CreateUploadRequest {
             encryption: None,
-            marks: VersionAttributes::default(),
+            attributes: VersionAttributes::default(),
             object: object("big"),
-            attributes: ObjectMetadata::default(),
             checksum: Some(Algorithm::Crc32c),
             composite: false,
             acl: None,
@@ -304,9 +306,8 @@ fn a_reader_finishes_although_its_small_part_was_deleted() {
         let rig = Rig::new(4).await;
         let create = CreateUploadRequest {
             encryption: None,
-            marks: VersionAttributes::default(),
+            attributes: VersionAttributes::default(),
             object: object("parts"),
-            attributes: ObjectMetadata::default(),
             checksum: None,
             composite: false,
             acl: None,

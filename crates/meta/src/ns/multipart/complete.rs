@@ -7,14 +7,15 @@ use dewar_types::{Error, ErrorKind, Timestamp, UploadId, VersionId};
 use minicbor::bytes::ByteVec;
 
 use super::super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::super::condition::Condition;
+use super::super::condition::WriteCondition;
 use super::super::publish::{NewFile, Published};
 use super::super::record::{
     ChangeKind, ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, PartRecord, PartRun,
-    PartSizes, UploadRecord, VersionFlags, VersionRecord,
+    PartSizes, UploadRecord, VersionRecord,
 };
 use super::super::resolve::NameRef;
 use super::super::retry::ConflictRetry;
+use super::super::version_attributes::VersionAttributes;
 use super::super::{Actor, Tree};
 use super::{OpenUpload, StoredPart};
 
@@ -68,7 +69,7 @@ impl Tree {
         upload: UploadId,
         list: &[CompletePart],
         min_part: u64,
-        condition: &Condition,
+        condition: &WriteCondition,
         join: &CompleteFn<'_>,
     ) -> Result<Published, Error> {
         check_order(list)?;
@@ -93,7 +94,7 @@ impl Tree {
                 }
                 Err(error) => return Err(error),
             };
-            condition.check_write(turn.path(), target.file().map(|file| &file.current))?;
+            condition.check(turn.path(), target.file().map(|file| &file.current))?;
             let parts = self.all_parts(upload).await?;
             let chosen = choose(turn.path(), list, &parts, min_part)?;
             let named: Vec<(u16, &PartRecord)> = chosen
@@ -116,30 +117,19 @@ impl Tree {
                     stage.release(part.record.id, &part.record.copies).await?;
                 }
             }
-            let version = VersionRecord {
-                id: joined.version.unwrap_or(id),
-                size: chosen.iter().map(|part| part.record.size).sum(),
-                etag: joined.etag,
-                modified: joined
-                    .version
-                    .map_or(stage.now(), |version| Timestamp(version.clock())),
-                digests: joined.digests,
-                flags: VersionFlags::default(),
-                headers: open.record.headers.clone(),
-                metadata: open.record.metadata.clone(),
+            let id = joined.version.unwrap_or(id);
+            let size = chosen.iter().map(|part| part.record.size).sum();
+            let modified = joined
+                .version
+                .map_or(stage.now(), |version| Timestamp(version.clock()));
+            let version = VersionAttributes::from(&open.record).apply(VersionRecord {
                 copies,
                 parts: Some(part_sizes(&chosen, joined.part_digests)),
                 upload: Some(upload),
-                storage_class: open.record.storage_class.clone(),
                 encryption: joined.encryption,
                 checksum: joined.checksum,
-                tags: open.record.tags.clone(),
-                retention: open.record.retention,
-                legal_hold: open.record.legal_hold,
-                acl: open.record.acl.clone(),
-                owner: None,
-                group: None,
-            };
+                ..VersionRecord::new(id, size, joined.etag, modified, joined.digests)
+            });
             let file = new_file(&open, version);
             let published = stage.place(actor, &target, file).await?;
             match stage.commit().await? {

@@ -9,24 +9,22 @@ mod complete;
 mod list;
 mod owners;
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use dewar_checksum::DigestSet;
 use dewar_types::{
     ByteRange, Error, ErrorKind, GroupId, ObjectKey, PoolId, Timestamp, UploadId, VersionId,
 };
-use minicbor::bytes::ByteVec;
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::copy::{CopyOptions, slice};
 use super::publish::DataChanges;
 use super::record::{
-    ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, PartRecord, Record, Retention,
-    SystemHeaders, UploadChecksum, UploadRecord,
+    ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, PartRecord, Record, UploadChecksum,
+    UploadRecord,
 };
 use super::resolve::{NameRef, ResolvedPath};
 use super::retry::ConflictRetry;
+use super::version_attributes::VersionAttributes;
 use super::{Actor, Bucket, Tree, charge, keys};
 use crate::kv::{Precondition, ReadValue, Scan};
 
@@ -44,26 +42,14 @@ pub struct NewUpload {
     pub group: Option<GroupId>,
     /// Permission bits of the file.
     pub mode: u32,
-    /// Headers of the version.
-    pub headers: SystemHeaders,
-    /// User metadata of the version.
-    pub metadata: BTreeMap<String, String>,
+    /// Attributes of the version.
+    pub attributes: VersionAttributes,
     /// The checksum that the client announced.
     pub checksum: Option<UploadChecksum>,
-    /// Storage class, if not the default.
-    pub storage_class: Option<String>,
     /// How the parts will be encrypted.
     pub encryption: Option<EncryptionRecord>,
     /// Pool of the parts; the default pool if `None`.
     pub pool: Option<PoolId>,
-    /// Tags of the version.
-    pub tags: BTreeMap<String, String>,
-    /// Retention of the version, if not the default of the bucket.
-    pub retention: Option<Retention>,
-    /// Whether it is kept until further notice.
-    pub legal_hold: Option<bool>,
-    /// Its access control list.
-    pub acl: Option<ByteVec>,
 }
 
 impl Default for NewUpload {
@@ -71,16 +57,10 @@ impl Default for NewUpload {
         Self {
             group: None,
             mode: 0o644,
-            headers: SystemHeaders::default(),
-            metadata: BTreeMap::new(),
+            attributes: VersionAttributes::default(),
             checksum: None,
-            storage_class: None,
             encryption: None,
             pool: None,
-            tags: BTreeMap::new(),
-            retention: None,
-            legal_hold: None,
-            acl: None,
         }
     }
 }
@@ -94,6 +74,7 @@ impl NewUpload {
         initiated: Timestamp,
         chain: &ResolvedPath,
     ) -> UploadRecord {
+        let attributes = self.attributes.clone();
         UploadRecord {
             spaces: chain.spaces().collect(),
             id,
@@ -102,16 +83,16 @@ impl NewUpload {
             mode: self.mode,
             initiated,
             principal: actor.principal.to_owned(),
-            headers: self.headers.clone(),
-            metadata: self.metadata.clone(),
+            headers: attributes.headers,
+            metadata: attributes.metadata,
             checksum: self.checksum.clone(),
-            storage_class: self.storage_class.clone(),
+            storage_class: attributes.storage_class,
             encryption: self.encryption.clone(),
             pool: self.pool,
-            tags: self.tags.clone(),
-            retention: self.retention,
-            legal_hold: self.legal_hold,
-            acl: self.acl.clone(),
+            tags: attributes.tags.unwrap_or_default(),
+            retention: attributes.retention,
+            legal_hold: attributes.legal_hold,
+            acl: attributes.acl,
         }
     }
 }

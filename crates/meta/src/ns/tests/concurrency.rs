@@ -64,7 +64,7 @@ fn tolerate<T>(result: Result<T, Error>) -> Option<T> {
 async fn work(tree: Tree, bucket: Bucket, seed: u64, steps: usize) -> Vec<BlobId> {
     let mut dice = Dice(seed);
     let mut published = Vec::new();
-    let none = (&Condition::NONE, &Condition::NONE);
+    let none = (&WriteCondition::NONE, &WriteCondition::NONE);
     for _ in 0..steps {
         let (from, to) = (dice.path(), dice.path());
         match dice.roll(12) {
@@ -72,9 +72,9 @@ async fn work(tree: Tree, bucket: Bucket, seed: u64, steps: usize) -> Vec<BlobId
                 let new = content(&tree, 10, "x").await;
                 let blob = new.copies[0].extents[0].blob;
                 let condition = if dice.roll(3) == 0 {
-                    Condition::absent()
+                    WriteCondition::absent()
                 } else {
-                    Condition::NONE
+                    WriteCondition::NONE
                 };
                 let done = tree
                     .publish(
@@ -377,7 +377,7 @@ async fn one_of_many_creates() {
                         &ALICE,
                         (&bucket, &name).into(),
                         new,
-                        &Condition::absent(),
+                        &WriteCondition::absent(),
                         &DataChanges::default(),
                     )
                     .await
@@ -446,7 +446,7 @@ async fn if_match_loses_no_update() {
         &ALICE,
         (&bucket, &key("counter")).into(),
         new,
-        &Condition::NONE,
+        &WriteCondition::NONE,
         &DataChanges::default(),
     )
     .await
@@ -465,9 +465,9 @@ async fn if_match_loses_no_update() {
                     let etag = found.current.etag();
                     let next: u64 = etag.parse::<u64>().unwrap() + 1;
                     let new = content(&tree, 1, &next.to_string()).await;
-                    let condition = Condition {
-                        if_match: Some(ETags::OneOf(vec![etag])),
-                        ..Condition::NONE
+                    let condition = WriteCondition {
+                        if_match: Some(ETagMatch::Is(etag)),
+                        ..WriteCondition::NONE
                     };
                     match tree
                         .publish(
@@ -555,7 +555,7 @@ async fn complete_or_abort_but_not_both() {
                     upload,
                     &list,
                     0,
-                    &Condition::NONE,
+                    &WriteCondition::NONE,
                     &join,
                 )
                 .await

@@ -24,7 +24,7 @@ async fn a_put_in_known_directories_reads_the_entry_alone() {
             &ALICE,
             (&bucket, &key("a/b/c/d")).into(),
             new,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &DataChanges::default(),
         )
         .await

@@ -108,7 +108,7 @@ async fn a_bucket_with_documents_costs_no_more_reads() {
         &ALICE,
         (&bucket, &key("new")).into(),
         new,
-        &Condition::NONE,
+        &WriteCondition::NONE,
         &DataChanges::default(),
     )
     .await

@@ -196,7 +196,7 @@ async fn who_took_longer_is_newer_all_the_same() {
             &ALICE,
             (&bucket, &key("k")).into(),
             slow,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &DataChanges::default(),
         )
         .await
@@ -292,7 +292,7 @@ async fn kept_versions_stay() {
     let gone = tree.delete(&ALICE, &bucket, &doomed, false).await.unwrap();
     assert!(gone.version.is_some());
     // Names do not move where versions are kept.
-    let none = (&Condition::NONE, &Condition::NONE);
+    let none = (&WriteCondition::NONE, &WriteCondition::NONE);
     let moved = tree
         .rename_file(
             &ALICE,
@@ -313,7 +313,7 @@ async fn history_moves_with_renames() {
     }
     let versions = versions_of(&tree, &bucket, "d/file").await;
     assert_eq!(versions.len(), 3);
-    let none = (&Condition::NONE, &Condition::NONE);
+    let none = (&WriteCondition::NONE, &WriteCondition::NONE);
     let rename = async |from: &str, to: &str| {
         tree.rename_file(
             &ALICE,
@@ -387,9 +387,9 @@ async fn history_keeps_its_directory_but_not_visible() {
 #[tokio::test]
 async fn conditions_of_deletes_see_markers() {
     let (tree, bucket) = keeping().await;
-    let matching = |etag: &str| Condition {
-        if_match: Some(ETags::OneOf(vec![etag.into()])),
-        ..Condition::NONE
+    let matching = |etag: &str| WriteCondition {
+        if_match: Some(ETagMatch::Is(etag.into())),
+        ..WriteCondition::NONE
     };
     let remove = async |condition| {
         let doomed = DeleteTarget {
@@ -406,7 +406,7 @@ async fn conditions_of_deletes_see_markers() {
     assert!(remove(matching("k")).await.unwrap().marker.is_some());
     assert_eq!(remove(matching("k")).await, Err(ErrorKind::Precondition));
     // Without a condition there is always another marker.
-    assert!(remove(Condition::NONE).await.unwrap().marker.is_some());
+    assert!(remove(WriteCondition::NONE).await.unwrap().marker.is_some());
     assert_eq!(versions_of(&tree, &bucket, "k").await.len(), 3);
     assert_sound(&tree).await;
 }
@@ -420,7 +420,8 @@ async fn attributes_change_where_the_version_stands() {
         let tree = tree.clone();
         let object = key("k");
         tree.change_version(&ALICE, (&bucket, &object).into(), name, |version, _| {
-            version.tags.insert("t".into(), value.into());
+            let tags = version.tags.get_or_insert_default();
+            tags.insert("t".into(), value.into());
             Ok(())
         })
         .await

@@ -78,7 +78,7 @@ pub(super) async fn put(tree: &Tree, bucket: &Bucket, name: &str) -> Published {
         &ALICE,
         (bucket, &key(name)).into(),
         new,
-        &Condition::NONE,
+        &WriteCondition::NONE,
         &DataChanges::default(),
     )
     .await

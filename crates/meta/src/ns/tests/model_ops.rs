@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::engines::TestEngine;
 use super::model::{ModelBucket, ModelFile, ModelPart};
 use super::*;
-use crate::ns::record::{ContentCopy, SystemHeaders};
+use crate::ns::record::ContentCopy;
 
 /// A thing to do. Numbers choose among what is there, modulo.
 #[derive(Clone, Debug)]
@@ -258,18 +258,18 @@ impl World {
         (extents.iter().map(|extent| extent.len).sum(), extents)
     }
 
-    fn condition(&self, bucket: usize, key: &str, cond: Cond) -> Condition {
+    fn condition(&self, bucket: usize, key: &str, cond: Cond) -> WriteCondition {
         let current = self.models[bucket].files.get(key);
-        let tag = |tag: String| Condition {
-            if_match: Some(ETags::OneOf(vec![tag])),
-            ..Condition::NONE
+        let tag = |tag: String| WriteCondition {
+            if_match: Some(ETagMatch::Is(tag)),
+            ..WriteCondition::NONE
         };
         match cond {
-            Cond::None => Condition::NONE,
-            Cond::Absent => Condition::absent(),
-            Cond::Present => Condition {
-                if_match: Some(ETags::Any),
-                ..Condition::NONE
+            Cond::None => WriteCondition::NONE,
+            Cond::Absent => WriteCondition::absent(),
+            Cond::Present => WriteCondition {
+                if_match: Some(ETagMatch::Any),
+                ..WriteCondition::NONE
             },
             Cond::Right => tag(current.map_or("none".into(), |file| file.etag.clone())),
             Cond::Wrong => tag("wrong".into()),
@@ -598,7 +598,7 @@ impl World {
         let (size, extents) = self.write(&shape).await;
         let etag = note.split(' ').take(2).collect::<String>();
         let mut new = NewVersion::new(size, ETag::Text(etag.clone()), DIGESTS(), extents.clone());
-        new.headers.content_type = Some(etag.clone());
+        new.attributes.headers.content_type = Some(etag.clone());
         let condition = self.condition(bucket, &k, cond);
         let result = self
             .tree
@@ -643,19 +643,11 @@ impl World {
         replace: bool,
         cond: Cond,
     ) {
-        let headers = if replace {
-            CopyHeaders::Replace {
-                headers: SystemHeaders {
-                    content_type: Some("replaced".into()),
-                    ..SystemHeaders::default()
-                },
-                metadata: BTreeMap::new(),
-            }
-        } else {
-            CopyHeaders::Keep
-        };
+        let mut attributes = VersionAttributes::default();
+        attributes.headers.content_type = Some("replaced".into());
         let options = CopyOptions {
-            headers,
+            attributes,
+            replace_headers: replace,
             target: self.condition(to.0, &to.1, cond),
             ..CopyOptions::default()
         };
@@ -699,7 +691,7 @@ impl World {
                 &ALICE,
                 (b, &key(&from)).into(),
                 (b, &key(&to)).into(),
-                (&Condition::NONE, &condition),
+                (&WriteCondition::NONE, &condition),
             )
             .await;
         let expected = if self.models[bucket].files.contains_key(&from) {
@@ -980,7 +972,7 @@ impl World {
                 id,
                 &list,
                 0,
-                &Condition::NONE,
+                &WriteCondition::NONE,
                 &join,
             )
             .await;

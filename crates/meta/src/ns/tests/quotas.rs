@@ -30,7 +30,7 @@ async fn fill(tree: &Tree, bucket: &Bucket, name: &str, size: u64) -> Result<(),
             &ALICE,
             (bucket, &key(name)).into(),
             new,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &DataChanges::default(),
         )
         .await;
@@ -123,7 +123,7 @@ async fn a_group_is_charged_for_what_is_put_where_it_owns() {
         &ALICE,
         (&bucket, &key("d/before")).into(),
         (&bucket, &key("outside3")).into(),
-        (&Condition::NONE, &Condition::NONE),
+        (&WriteCondition::NONE, &WriteCondition::NONE),
     )
     .await
     .unwrap();
@@ -176,7 +176,7 @@ async fn a_space_takes_what_fits_wherever_it_goes() {
             &ALICE,
             (&bucket, &key("outside")).into(),
             (&bucket, &key("s/inside")).into(),
-            (&Condition::NONE, &Condition::NONE),
+            (&WriteCondition::NONE, &WriteCondition::NONE),
         )
         .await;
     assert_eq!(moved.map(drop).map_err(|error| error.kind()), FULL);
@@ -297,13 +297,13 @@ async fn fill_with(
     metadata: usize,
 ) -> Result<(), ErrorKind> {
     let mut new = content(tree, 0, name).await;
-    new.metadata = text(metadata);
+    new.attributes.metadata = text(metadata);
     let published = tree
         .publish(
             &ALICE,
             (bucket, &key(name)).into(),
             new,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &DataChanges::default(),
         )
         .await;
@@ -336,7 +336,7 @@ async fn versions_markers_and_their_metadata_count() {
     let a = key("a");
     let tag = async |bytes: usize| {
         let tagged = tree.change_version(&ALICE, (&bucket, &a).into(), None, |attributes, _| {
-            attributes.tags = text(bytes);
+            attributes.tags = Some(text(bytes));
             Ok(())
         });
         tagged.await.map(drop).map_err(|error| error.kind())
@@ -407,7 +407,10 @@ async fn uploads_and_their_parts_count() {
     let (space, user) = (CounterScope::Space(id), CounterScope::User(ALICE.user));
     let k = key("s/upload");
     let new = NewUpload {
-        metadata: text(2050),
+        attributes: VersionAttributes {
+            metadata: text(2050),
+            ..VersionAttributes::default()
+        },
         ..NewUpload::default()
     };
     let upload = tree.create_upload(&ALICE, &bucket, &k, &new).await;
@@ -458,7 +461,7 @@ async fn uploads_and_their_parts_count() {
             version: None,
         })
     };
-    let none = &Condition::NONE;
+    let none = &WriteCondition::NONE;
     tree.complete_upload(&ALICE, (&bucket, &k).into(), upload, &list, 0, none, &join)
         .await
         .unwrap();

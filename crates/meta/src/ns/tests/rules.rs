@@ -192,7 +192,7 @@ async fn a_bucket_goes_when_nothing_is_in_it() {
             &ALICE,
             (&bucket, &key("k")).into(),
             wrote,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &DataChanges::default(),
         )
         .await
@@ -217,7 +217,7 @@ async fn renames_stay_in_their_bucket() {
     let (tree, one) = tree().await;
     let two = make_bucket(&tree, "two").await;
     put(&tree, &one, "d/k").await;
-    let none = (&Condition::NONE, &Condition::NONE);
+    let none = (&WriteCondition::NONE, &WriteCondition::NONE);
     let file = tree
         .rename_file(
             &ALICE,
@@ -242,7 +242,7 @@ async fn renames_stay_in_their_bucket() {
 async fn a_rename_keeps_file_and_version() {
     let (tree, bucket) = tree().await;
     let before = put(&tree, &bucket, "a").await;
-    let none = (&Condition::NONE, &Condition::NONE);
+    let none = (&WriteCondition::NONE, &WriteCondition::NONE);
     let after = tree
         .rename_file(
             &ALICE,
@@ -317,7 +317,7 @@ async fn ten_thousand_parts_become_one_file() {
             upload.id,
             &list,
             5,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &join,
         )
         .await
@@ -379,7 +379,7 @@ async fn records_of_the_data_layer_ride_along() {
             &ALICE,
             (&bucket, &key("k")).into(),
             new.clone(),
-            &Condition::absent(),
+            &WriteCondition::absent(),
             &extra,
         )
         .await
@@ -390,7 +390,7 @@ async fn records_of_the_data_layer_ride_along() {
         &ALICE,
         (&bucket, &key("k")).into(),
         new,
-        &Condition::NONE,
+        &WriteCondition::NONE,
         &extra,
     )
     .await
@@ -427,7 +427,7 @@ async fn groups_and_spaces_are_counted() {
         &ALICE,
         (&bucket, &key("s/t/k")).into(),
         new,
-        &Condition::NONE,
+        &WriteCondition::NONE,
         &DataChanges::default(),
     )
     .await

@@ -149,7 +149,7 @@ impl World {
                         &ALICE,
                         (&bucket, &key(&k)).into(),
                         new,
-                        &Condition::NONE,
+                        &WriteCondition::NONE,
                         &DataChanges::default(),
                     )
                     .await
@@ -203,7 +203,7 @@ impl World {
                 let name = Some(name_of(&version));
                 let done = tree
                     .change_version(&ALICE, (&bucket, &key(&k)).into(), name, |version, _| {
-                        version.tags = BTreeMap::from([("t".into(), value.clone())]);
+                        version.tags = Some([("t".into(), value.clone())].into());
                         Ok(())
                     })
                     .await
@@ -297,7 +297,7 @@ impl World {
     }
 
     async fn rename_file(&mut self, from: &str, to: &str) {
-        let none = (&Condition::NONE, &Condition::NONE);
+        let none = (&WriteCondition::NONE, &WriteCondition::NONE);
         let b = &self.bucket;
         let done = self
             .tree

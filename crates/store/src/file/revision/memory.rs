@@ -1,7 +1,5 @@
 //! How much memory a revision holds, so that who keeps many of them can bound it.
 
-use std::collections::BTreeMap;
-
 use super::super::OpenFile;
 use super::super::extent_map::RUN_MEMORY_BYTES;
 use super::{Revision, Snapshot};
@@ -46,9 +44,6 @@ impl Revision {
     /// large content, the map of what was written out of order, and attributes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let pairs = |map: &BTreeMap<String, String>| -> usize {
-            map.iter().map(|(key, value)| key.len() + value.len()).sum()
-        };
         let xattrs = self.xattrs.iter();
         let xattrs: usize = xattrs.map(|(name, value)| name.len() + value.len()).sum();
         let base = self.base.as_ref().map_or(0, OpenFile::memory_bytes);
@@ -56,7 +51,7 @@ impl Revision {
             + self.log.memory_bytes()
             + self.map.memory_bytes()
             + self.sealed.logs.len() * SEALED_LOG_MEMORY_BYTES
-            + (xattrs + pairs(&self.metadata) + pairs(&self.tags))
+            + (xattrs + self.attributes.bytes())
             + base
     }
 }

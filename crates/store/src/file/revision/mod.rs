@@ -25,13 +25,13 @@ use bytes::{Bytes, BytesMut};
 use dewar_auth::Caller;
 use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
 use dewar_data::blob::BlobRecord;
-use dewar_meta::ns::record::{ContentCopy, DisplayedChecksum, ETag, Extent, SystemHeaders};
-use dewar_meta::ns::{Bucket, Condition, DataChanges, NewVersion, Reservation, ResolvedName};
+use dewar_meta::ns::record::{ContentCopy, DisplayedChecksum, ETag, Extent};
+use dewar_meta::ns::{Bucket, DataChanges, NewVersion, Reservation, ResolvedName};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, PoolId, Result};
 use minicbor::bytes::ByteVec;
 
 use crate::access::ObjectOwner;
-use crate::api::{ExpectedContent, ObjectInfo, ObjectRef};
+use crate::api::{ExpectedContent, ObjectInfo, ObjectRef, VersionAttributes, WriteCondition};
 use crate::content_writer::{ContentWriter, StagedContent, blob_extra};
 use crate::encryption::{self, NewDataKey};
 use crate::info::{full_checksum, version_info, with_expiry};
@@ -91,10 +91,8 @@ pub struct Revision {
     owner: ObjectOwner,
     pub(super) permissions: u32,
     pub(super) xattrs: BTreeMap<String, ByteVec>,
-    headers: SystemHeaders,
-    metadata: BTreeMap<String, String>,
-    tags: BTreeMap<String, String>,
-    condition: Condition,
+    attributes: VersionAttributes,
+    condition: WriteCondition,
     fresh: Option<NewDataKey>,
     base: Option<OpenFile>,
     want: AlgorithmSet,
@@ -212,19 +210,20 @@ impl Store {
         let log = ContentWriter::new(shared, want, write.size, origin, data_key).await?;
         let mut map = ExtentMap::default();
         let mut size = 0;
-        let (mut headers, mut metadata) = (SystemHeaders::default(), BTreeMap::new());
-        let (mut tags, mut xattrs) = (BTreeMap::new(), BTreeMap::new());
+        let (mut attributes, mut xattrs) = (VersionAttributes::default(), BTreeMap::new());
         let mut permissions = write.permissions & 0o7777;
         if let (Some(base), Some(file)) = (&base, there.cloned()) {
             size = base.info.size;
             map.put(0, of_base(size));
-            (headers, metadata, tags) = (
-                file.current.headers,
-                file.current.metadata,
-                file.current.tags,
-            );
+            attributes = VersionAttributes {
+                // They belong to the version that is changed.
+                retention: None,
+                legal_hold: None,
+                ..VersionAttributes::from(&file.current)
+            };
             (permissions, xattrs) = (file.attributes.mode, file.attributes.xattrs);
         }
+        attributes.acl = owner.acl_bytes();
         Ok(Revision {
             principal: caller.to_string(),
             bucket,
@@ -232,9 +231,7 @@ impl Store {
             owner,
             permissions,
             xattrs,
-            headers,
-            metadata,
-            tags,
+            attributes,
             condition,
             fresh,
             base,
@@ -490,7 +487,11 @@ impl Revision {
         log.is_part(self.fragment().await?);
         self.logged = 0;
         let received = log
-            .finish(&ExpectedContent::default(), |_| Ok((None, None)))
+            .finish(
+                &ExpectedContent::default(),
+                &VersionAttributes::default(),
+                |_| Ok((None, None)),
+            )
             .await?;
         let extent = first_extent(received.copies);
         match (received.held, extent) {
@@ -605,7 +606,7 @@ impl Revision {
         let version = self.log.version();
         let received = self
             .log
-            .finish(&ExpectedContent::default(), |clear| {
+            .finish(&ExpectedContent::default(), &self.attributes, |clear| {
                 if let Some(fresh) = fresh {
                     encrypted = Some(fresh.finish(&master, &*rng, *clear, None)?);
                 }
@@ -652,17 +653,10 @@ impl Revision {
         }];
         let mut new = NewVersion {
             id: Some(version),
-            headers: self.headers,
-            metadata: self.metadata,
-            tags: self.tags,
+            attributes: self.attributes,
             copies,
             mode: self.permissions,
             xattrs: self.xattrs,
-            acl: self.owner.acl_bytes(),
-            storage_class: self
-                .base
-                .as_ref()
-                .and_then(|base| base.storage_class.clone()),
             revises: self
                 .base
                 .as_ref()
@@ -710,7 +704,7 @@ struct VersionCommit {
     bucket: Bucket,
     key: ObjectKey,
     owner: ObjectOwner,
-    condition: Condition,
+    condition: WriteCondition,
     held: StagedContent,
     sealed: SealedLogs,
     reservation: Reservation,
