@@ -102,6 +102,7 @@ impl Store {
             replace_headers: request.replace_headers,
             source: request.source_condition.clone(),
             target: condition,
+            hierarchy: request.hierarchy,
             checksum: full_checksum(request.checksum),
             source_name: source_version,
             source_version: Some(version.id),
@@ -185,6 +186,7 @@ impl Store {
             (attributes.headers, attributes.metadata) = (source.headers, source.metadata);
         }
         let put = PutRequest {
+            hierarchy: request.hierarchy,
             object: request.target,
             size: Some(download.info.size),
             attributes,

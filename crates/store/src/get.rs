@@ -184,7 +184,7 @@ impl Inner {
         let size = file.current.size;
         let current = &file.current;
         let held = request.condition.if_range.as_ref();
-        let counts = held.is_none_or(|held| held.holds(current));
+        let counts = held.is_none_or(|held| held.holds(&current.etag(), current.modified));
         let range = match (request.range.filter(|_| counts), request.part) {
             (Some(range), _) => range.resolve(size).map_err(|error| error.context(&path))?,
             (None, Some(number)) => self.part_range(&file, number, &path).await?,

@@ -91,6 +91,7 @@ pub use rebuild_marker::{RebuildMarker, RebuildSource};
 
 use audit::Audit;
 use digests::DigestPasses;
+use fair_share::FairShares;
 use lifecycle::LifecycleConfig;
 use listing_limits::ExpensiveListings;
 use sync_limiter::SyncLimiter;
@@ -149,6 +150,7 @@ pub(crate) struct Inner {
     listings: ExpensiveListings,
     ownership: Ownership,
     digests: DigestPasses,
+    tree_walks: Arc<FairShares>,
 }
 
 pub(crate) type SharedStore = Arc<Inner>;
@@ -192,6 +194,7 @@ impl Store {
                 listings: ExpensiveListings::new(parts.listing),
                 ownership: parts.ownership,
                 digests: DigestPasses::new(parts.digests),
+                tree_walks: FairShares::new(limits::TREE_WALKS_MAX),
             }),
         }
     }

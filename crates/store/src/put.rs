@@ -7,7 +7,7 @@ use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
 use dewar_checksum::{Algorithm, DigestSet};
 use dewar_meta::ns::record::ETag;
-use dewar_meta::ns::{Bucket, NameRef, NewVersion, ResolvedName};
+use dewar_meta::ns::{Bucket, Hierarchy, NameRef, NewVersion, ResolvedName};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 use tracing::Instrument as _;
 
@@ -34,6 +34,7 @@ pub struct Upload {
     attributes: VersionAttributes,
     checksum: Option<Algorithm>,
     condition: WriteCondition,
+    hierarchy: Hierarchy,
     encryption: Option<NewDataKey>,
     incoming: ContentWriter,
 }
@@ -45,7 +46,8 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::Precondition`],
     /// [`ErrorKind::TooLarge`], [`ErrorKind::Quota`], [`ErrorKind::NoSpace`],
-    /// [`ErrorKind::Unavailable`].
+    /// [`ErrorKind::Unavailable`]; in a hierarchy also [`ErrorKind::IsADirectory`] and
+    /// [`ErrorKind::NotADirectory`].
     pub async fn put(&self, caller: &Caller, request: PutRequest) -> Result<Upload> {
         let tags = request.attributes.tags.as_ref().map(pairs);
         let details = Details {
@@ -84,10 +86,21 @@ impl Store {
             let message = format!("{path}: {size} bytes, {OBJECT_BYTES_MAX} are allowed");
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
-        let (asked, sized) = (&request.condition, request.size.is_some());
-        let (condition, found) = shared
-            .write_target(caller, &bucket, &object_key, asked, sized)
-            .await?;
+        let asked = &request.condition;
+        let (condition, found) = match request.hierarchy {
+            Hierarchy::Flat => {
+                let sized = request.size.is_some();
+                shared
+                    .write_target(caller, &bucket, &object_key, asked, sized)
+                    .await?
+            }
+            Hierarchy::Strict => {
+                let found = shared.file_place(&bucket, &object_key).await?;
+                let file = found.file();
+                let condition = shared.judge_write(caller, &bucket, &object_key, asked, file)?;
+                (condition, Some(found))
+            }
+        };
         let path = bucket.path(object_key.as_str());
         if let Some(found) = &found {
             condition.check(&path, found.file().map(|file| &file.current))?;
@@ -127,6 +140,7 @@ impl Store {
             attributes,
             checksum: request.checksum,
             condition,
+            hierarchy: request.hierarchy,
             encryption,
             incoming,
         })
@@ -168,6 +182,7 @@ impl Upload {
             id: Some(id),
             attributes: self.attributes,
             copies: received.copies,
+            hierarchy: self.hierarchy,
             ..NewVersion::new(received.size, ETag::Version, DigestSet::ABSENT, Vec::new())
         };
         match sealed {

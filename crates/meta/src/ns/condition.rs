@@ -33,13 +33,13 @@ pub enum IfRange {
 }
 
 impl IfRange {
-    /// Whether a version is the content that the client has. Only identical content qualifies: a
-    /// range of other content must not be appended to the client's bytes.
+    /// Whether content with this ETag and time is the content that the client has. Only identical
+    /// content qualifies: a range of other content must not be appended to the client's bytes.
     #[must_use]
-    pub fn holds(&self, version: &VersionRecord) -> bool {
+    pub fn holds(&self, etag: &str, modified: Timestamp) -> bool {
         match self {
-            Self::Is(value) => *value == version.etag(),
-            Self::ModifiedAt(time) => time.secs() == version.modified.secs(),
+            Self::Is(value) => value == etag,
+            Self::ModifiedAt(time) => time.secs() == modified.secs(),
         }
     }
 }

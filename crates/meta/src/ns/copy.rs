@@ -7,6 +7,7 @@ use dewar_types::{ByteRange, Error, ErrorKind, GroupId, VersionId, VersionName};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::condition::{ReadCondition, WriteCondition};
+use super::node::Hierarchy;
 use super::publish::{NewFile, Published};
 use super::record::{ChangeKind, ContentCopy, DisplayedChecksum, Extent, PartSizes, VersionRecord};
 use super::resolve::{NameRef, ResolvedName};
@@ -35,6 +36,8 @@ pub struct CopyOptions {
     pub source_version: Option<VersionId>,
     /// Condition on the target.
     pub target: WriteCondition,
+    /// The rules for the target's name.
+    pub hierarchy: Hierarchy,
     /// The group that owns the copy.
     pub group: Option<GroupId>,
     /// Permission bits of the copy.
@@ -51,6 +54,7 @@ impl Default for CopyOptions {
             source_name: None,
             source_version: None,
             target: WriteCondition::NONE,
+            hierarchy: Hierarchy::Flat,
             group: None,
             mode: 0o644,
         }
@@ -93,6 +97,9 @@ impl Tree {
             options.target.check(turn.path(), current)?;
             let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
+            if options.hierarchy == Hierarchy::Strict {
+                self.check_file_place(&mut stage, &target).await?;
+            }
             stage.watch_source(&source);
             for copy in &source.copies {
                 stage.share(&copy.extents);

@@ -4,7 +4,7 @@ use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey, VersionId};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::effort::{Effort, ListBudget};
-use super::node::ParentDirectory;
+use super::node::{Hierarchy, ParentDirectory};
 use super::record::{ChangeKind, ChangeRecord, CounterScope, DirRecord, Entry, Record};
 use super::resolve::{ResolvedPath, not_found};
 use super::retry::ConflictRetry;
@@ -38,9 +38,10 @@ pub struct DirOptions {
     pub mode: u32,
     /// Whether directories missing above it are made, as a key's slashes make them.
     pub make_parents: bool,
-    /// Whether the rules of a hierarchy apply: no file may have the name or be above it, and
-    /// directories that are made above it stay as well.
-    pub strict: bool,
+    /// Whether an existing directory is no error.
+    pub existing: bool,
+    /// The rules for the name. In a hierarchy, directories that are made above it stay as well.
+    pub hierarchy: Hierarchy,
 }
 
 impl Tree {
@@ -66,7 +67,8 @@ impl Tree {
             let above = &name.chain;
             let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
-            let visible = if options.strict {
+            let strict = options.hierarchy == Hierarchy::Strict;
+            let visible = if strict {
                 if node.file().is_some() {
                     return Err(exists());
                 }
@@ -83,8 +85,10 @@ impl Tree {
                 let (parents, _) = path.split();
                 return Err(not_found(&bucket.path(&parents.join("/"))));
             }
-            if node.visible {
-                return Err(exists());
+            match node.directory() {
+                Some(directory) if options.existing => return Ok(directory.clone()),
+                Some(_) => return Err(exists()),
+                None => {}
             }
             stage.watch(above);
             stage.watch(&node.chain);
@@ -92,7 +96,7 @@ impl Tree {
                 None => node.chain.last_id(),
                 Some(_) => self.ids.entry().await?,
             };
-            let parent = if options.strict && !visible {
+            let parent = if strict && !visible {
                 stage.make_lasting_dirs(actor, above, options).await?
             } else {
                 stage.make_dirs(above, actor.user, options.group).await?

@@ -113,7 +113,7 @@ pub use multipart::{
     CompleteFn, CompletePart, CompletedObject, ListedUpload, NewPart, NewUpload, OpenUploadEntry,
     PART_NUMBER_MAX, PartNames, PartPage, UploadPage, UploadQuery, UploadUsage,
 };
-pub use node::{ParentDirectory, ResolvedNode};
+pub use node::{Hierarchy, ParentDirectory, ResolvedNode};
 pub use publish::{DataChanges, NewVersion, Published};
 pub use quota::{Quota, SetQuota};
 pub use reclaim::{ReclaimReport, UnreferencedBlob};

@@ -6,10 +6,23 @@
 use bytes::Bytes;
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey};
 
+use super::batch_builder::BatchBuilder;
 use super::record::{DirRecord, Entry, FileRecord};
 use super::resolve::{ResolvedName, ResolvedPath};
 use super::{Bucket, Tree, keys};
 use crate::kv::ReadValue;
+
+/// The rules that names follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hierarchy {
+    /// Names are keys, as in S3: a file and a directory may have the same name, and names may lie
+    /// below a file.
+    #[default]
+    Flat,
+    /// Names are paths, as in a file system: one of the two has a name, and only directories have
+    /// names below them.
+    Strict,
+}
 
 /// A path with the file and the directory that it leads to.
 #[derive(Clone, Debug)]
@@ -106,6 +119,30 @@ impl Tree {
         }
         above.visible = chain.missing.is_none() && at.dirs.len() == chain.dirs.len();
         Ok(above)
+    }
+
+    /// Checks that a file may come to a name by the rules of a hierarchy, and requires that it stays
+    /// so.
+    ///
+    /// # Errors
+    /// `IsADirectory`, `NotADirectory`; errors of the engine.
+    pub(super) async fn check_file_place(
+        &self,
+        stage: &mut BatchBuilder<'_>,
+        name: &ResolvedName,
+    ) -> Result<(), Error> {
+        let mut chain = name.chain.clone();
+        self.descend(&mut chain, &name.name).await?;
+        if self.stands(&chain).await? {
+            let message = format!("{} is a directory", name.path);
+            return Err(Error::new(ErrorKind::IsADirectory, message));
+        }
+        if name.file().is_none() {
+            let above = self.check_above(name).await?;
+            stage.watch_above(&above);
+        }
+        stage.watch(&chain);
+        Ok(())
     }
 
     /// Whether a name in a directory is a file that can be read, and the read that found it.

@@ -9,6 +9,7 @@ use minicbor::bytes::ByteVec;
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::condition::WriteCondition;
+use super::node::Hierarchy;
 use super::record::{
     ChangeKind, ChangeRecord, ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, Extent,
     VersionRecord, Versioning,
@@ -48,6 +49,8 @@ pub struct NewVersion {
     pub mode: u32,
     /// Extended attributes of the file.
     pub xattrs: BTreeMap<String, ByteVec>,
+    /// The rules for its name.
+    pub hierarchy: Hierarchy,
     /// The version that it was made from and shares content with, and the places of that content.
     /// That version must still be the current one, with its content at these places.
     pub revises: Option<(VersionId, Vec<ContentCopy>)>,
@@ -74,6 +77,7 @@ impl NewVersion {
             group: None,
             mode: 0o644,
             xattrs: BTreeMap::new(),
+            hierarchy: Hierarchy::Flat,
             revises: None,
         }
     }
@@ -132,7 +136,8 @@ impl Tree {
     /// are retried, and the condition is checked again each time.
     ///
     /// # Errors
-    /// `Precondition` or `NotFound` when the condition does not hold; `Conflict` after too many
+    /// `Precondition` or `NotFound` when the condition does not hold; `IsADirectory` or
+    /// `NotADirectory` in a hierarchy; `Conflict` after too many
     /// lost races, or when the version that it revises was replaced; `NoSuchBucket`; errors of the
     /// engine. After an error of the engine, or when the future is dropped, the version may or may
     /// not have been published.
@@ -159,6 +164,9 @@ impl Tree {
             };
             let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
+            if new.hierarchy == Hierarchy::Strict {
+                self.check_file_place(&mut stage, &target).await?;
+            }
             for copy in &new.copies {
                 let (shared, fresh): (Vec<_>, Vec<_>) = copy
                     .extents

@@ -8,6 +8,7 @@ use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, VersionId};
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::condition::WriteCondition;
 use super::dirs::PrunePolicy;
+use super::node::Hierarchy;
 use super::publish::{Published, change};
 use super::record::{
     ChangeKind, ChangeRecord, DirRecord, Entry, FileRecord, HintStep, Record, VersionRecord,
@@ -30,6 +31,8 @@ pub struct RenameOptions {
     /// Whether missing directories of the target's path are made, as by a key's slashes. Otherwise
     /// the error is `NotFound`.
     pub make_parents: bool,
+    /// The rules for the target's name.
+    pub hierarchy: Hierarchy,
 }
 
 impl Tree {
@@ -40,13 +43,15 @@ impl Tree {
     /// # Errors
     /// `NotFound` when there is no such file; `Precondition`; `Unsupported` when `from` and `to`
     /// are in different buckets, in a bucket with object lock, and onto a name that has versions
-    /// where the bucket keeps them; `TooLarge` with more than 5,000 older versions; `Conflict`.
+    /// where the bucket keeps them; `TooLarge` with more than 5,000 older versions; `Conflict`. In a
+    /// hierarchy also `IsADirectory` and `NotADirectory`.
     pub async fn rename_file(
         &self,
         actor: &Actor<'_>,
         mut from: NameRef<'_>,
         mut to: NameRef<'_>,
         conditions: (&WriteCondition, &WriteCondition),
+        hierarchy: Hierarchy,
     ) -> Result<Published, Error> {
         let mut turn = ConflictRetry::new(self, to.path());
         if from.bucket.id != to.bucket.id {
@@ -72,6 +77,9 @@ impl Tree {
             }
             let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
+            if hierarchy == Hierarchy::Strict {
+                self.check_file_place(&mut stage, &target).await?;
+            }
             let published = stage.move_file(actor, &source, &target, file).await?;
             match stage.commit().await? {
                 CommitOutcome::Done => return Ok(published),
@@ -86,7 +94,8 @@ impl Tree {
     /// # Errors
     /// `NotFound` when there is no such directory; `NotEmpty` or `AlreadyExists` when the target
     /// exists; `InvalidArgument` when the target lies in the directory itself; `Unsupported` across
-    /// buckets or spaces; `Conflict`.
+    /// buckets or spaces; `Conflict`. In a hierarchy also `NotADirectory` when a file is at the target
+    /// or above it.
     pub async fn rename_dir(
         &self,
         actor: &Actor<'_>,
@@ -134,8 +143,19 @@ impl Tree {
             if !outside.eq(above.spaces()) {
                 return Err(cross_device(&path, turn.path()));
             }
-            let old = self.dir_chain(to.0, to.1).await?;
             let mut stage = BatchBuilder::new(self);
+            if options.hierarchy == Hierarchy::Strict {
+                let target = self.find_name(to.0, to.1).await?;
+                if target.file().is_some() {
+                    let message = format!("{} is no directory", turn.path());
+                    return Err(Error::new(ErrorKind::NotADirectory, message));
+                }
+                stage.watch_above(&self.check_above(&target).await?);
+                if let Some((key, read)) = &target.slot {
+                    stage.same(key.clone(), read);
+                }
+            }
+            let old = self.dir_chain(to.0, to.1).await?;
             stage.watch(&old);
             if old.missing.is_none() {
                 self.clear_for_rename(&mut stage, &old, turn.path(), options)

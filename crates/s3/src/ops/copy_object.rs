@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dewar_store::api::{CopyRequest, ObjectRef, VersionAttributes};
+use dewar_store::api::{CopyRequest, Hierarchy, ObjectRef, VersionAttributes};
 use dewar_types::VersionName;
 use http::HeaderMap;
 
@@ -52,6 +52,7 @@ pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer
         ));
     }
     let request = CopyRequest {
+        hierarchy: Hierarchy::Flat,
         source,
         source_version,
         source_condition: copy_source_condition(headers)?,

@@ -1,7 +1,7 @@
 //! Uploads from a browser's form.
 
 use dewar_auth::Caller;
-use dewar_store::api::{ObjectInfo, ObjectRef, PutRequest};
+use dewar_store::api::{Hierarchy, ObjectInfo, ObjectRef, PutRequest};
 use http::header::{ETAG, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 
@@ -69,6 +69,7 @@ pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<An
         attributes.tags = Some(tags_of_document(tagging.as_bytes(), TAGS_PER_OBJECT_MAX)?);
     }
     let request = PutRequest {
+        hierarchy: Hierarchy::Flat,
         object: ObjectRef {
             bucket,
             key: key_named(key)?,

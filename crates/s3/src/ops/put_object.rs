@@ -1,7 +1,7 @@
 //! PutObject.
 
 use dewar_checksum::Algorithm;
-use dewar_store::api::{ObjectInfo, PutRequest};
+use dewar_store::api::{Hierarchy, ObjectInfo, PutRequest};
 use http::header::ETAG;
 use http::{HeaderMap, StatusCode};
 
@@ -29,6 +29,7 @@ pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<An
         }
     };
     let request = PutRequest {
+        hierarchy: Hierarchy::Flat,
         object,
         size: length,
         attributes: version_attributes_of(context.headers())?,

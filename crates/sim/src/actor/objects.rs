@@ -7,8 +7,8 @@ use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_env::sim::SimRng;
 use dewar_store::Upload;
 use dewar_store::api::{
-    CopyRequest, DeleteItem, DeleteRequest, ETagMatch, ExpectedContent, GetRequest, ObjectInfo,
-    PutRequest, ReadCondition, VersionAttributes, WriteCondition,
+    CopyRequest, DeleteItem, DeleteRequest, ETagMatch, ExpectedContent, GetRequest, Hierarchy,
+    ObjectInfo, PutRequest, ReadCondition, VersionAttributes, WriteCondition,
 };
 use dewar_types::{Error, ErrorKind, RangeSpec};
 
@@ -32,6 +32,7 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
         _ => WriteCondition::default(),
     };
     let request = PutRequest {
+        hierarchy: Hierarchy::Flat,
         encryption: None,
         attributes: VersionAttributes::default(),
         object: process.object(&key),
@@ -278,9 +279,14 @@ pub(super) async fn delete(process: &Process, rng: &SimRng) {
         condition: WriteCondition::default(),
     };
     let write = process.bench.model.lock().begin(&key, None);
-    let outcome = process
-        .ask(rng, process.store.delete(&process.caller, request))
-        .await;
+    let (store, caller) = (&process.store, &process.caller);
+    let outcome = if rng.coin() {
+        let removed = async { store.remove_file(caller, &request.object).await };
+        process.ask(rng, removed).await
+    } else {
+        let deleted = async { store.delete(caller, request).await.map(drop) };
+        process.ask(rng, deleted).await
+    };
     process.conclude(&format!("delete {key}"), &[write], &outcome);
 }
 
@@ -328,6 +334,7 @@ pub(super) async fn copy(process: &Process, rng: &SimRng) {
         return;
     }
     let request = CopyRequest {
+        hierarchy: Hierarchy::Flat,
         encryption: None,
         source_key: None,
         source_version: None,

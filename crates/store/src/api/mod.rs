@@ -13,7 +13,7 @@ pub use dewar_meta::ns::record::{
     DefaultRetention, ObjectLock, Retention, RetentionMode, SystemHeaders, Versioning,
 };
 pub use dewar_meta::ns::{
-    ETagMatch, Emptiness, IfRange, NewBucket, ReadCondition, Usage, VersionAttributes,
+    ETagMatch, Emptiness, Hierarchy, IfRange, NewBucket, ReadCondition, Usage, VersionAttributes,
     WriteCondition,
 };
 pub use list::{
@@ -25,8 +25,8 @@ pub use multipart::{
 };
 pub use object::{
     AttributesRequest, CopyRequest, DeleteItem, DeleteMarkerError, DeleteRequest, DeleteResult,
-    ExpectedContent, GetRequest, ObjectChecksum, ObjectInfo, ObjectRef, PartAttributes, PutRequest,
-    RenameRequest,
+    ExpectedContent, GetRequest, ObjectChecksum, ObjectInfo, ObjectRef, Overwrite, PartAttributes,
+    PutRequest, RenameNodeRequest, RenameRequest,
 };
 
 pub use crate::version_attributes::{BucketTags, Tags, check_tags};

@@ -1,7 +1,7 @@
 //! Objects.
 
 use dewar_checksum::{AlgorithmSet, Composite, Digest, DigestSet};
-use dewar_meta::ns::{ReadCondition, VersionAttributes, WriteCondition};
+use dewar_meta::ns::{Hierarchy, ReadCondition, VersionAttributes, WriteCondition};
 use dewar_types::{ObjectKey, RangeSpec, Timestamp, UserId, VersionId, VersionName};
 
 use crate::lifecycle::Expiry;
@@ -86,6 +86,8 @@ pub struct PutRequest {
     pub checksum: Option<dewar_checksum::Algorithm>,
     /// Checked first before the write, and again in the transaction.
     pub condition: WriteCondition,
+    /// The rules for the name: those of keys, or those of a hierarchy.
+    pub hierarchy: Hierarchy,
     /// By whose key to encrypt it.
     pub encryption: Option<Encryption>,
     /// Its access control list, if not the private one.
@@ -215,6 +217,8 @@ pub struct CopyRequest {
     pub checksum: Option<dewar_checksum::Algorithm>,
     /// The condition on the target.
     pub condition: WriteCondition,
+    /// The rules for the target's name.
+    pub hierarchy: Hierarchy,
     /// The key of a source that the customer's key encrypts.
     pub source_key: Option<CustomerKey>,
     /// By whose key to encrypt the copy.
@@ -235,4 +239,26 @@ pub struct RenameRequest {
     pub target: ObjectKey,
     /// The condition on the target.
     pub condition: WriteCondition,
+}
+
+/// The names that a rename in a hierarchy may replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    /// Nothing may have the target's name.
+    Never,
+    /// A file may replace a file.
+    Files,
+    /// The same, and a directory may replace an empty directory, as in POSIX.
+    EmptyDirectories,
+}
+
+/// A request to rename a file or a directory in a hierarchy.
+#[derive(Clone, Debug)]
+pub struct RenameNodeRequest {
+    /// The file or directory, without a slash at its end.
+    pub source: ObjectRef,
+    /// The new name.
+    pub target: ObjectRef,
+    /// The names that it may replace.
+    pub overwrite: Overwrite,
 }

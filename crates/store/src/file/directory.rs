@@ -2,7 +2,9 @@
 
 use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::record::{DirRecord, FileRecord};
-use dewar_meta::ns::{Bucket, DirOptions, ListQuery, Listed, ResolvedNode};
+use dewar_meta::ns::{
+    Bucket, DeleteTarget, DirOptions, Hierarchy, ListQuery, Listed, ResolvedNode,
+};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::api::{BucketRef, DeleteRequest, ObjectRef, WriteCondition};
@@ -15,7 +17,7 @@ use crate::{Inner, Store};
 use super::{DirEntry, DirPage, MakeDirRequest, Node, NodeAttributes, ReadDirRequest};
 
 /// What a directory has that was only made by the names below it.
-const DIRECTORY_MODE: u32 = 0o755;
+pub(super) const DIRECTORY_MODE: u32 = 0o755;
 
 impl Store {
     /// Looks a name up. A key without a slash at its end means either, a directory first.
@@ -122,7 +124,8 @@ impl Store {
     /// Makes a directory that stays when nothing is in it.
     ///
     /// # Errors
-    /// [`ErrorKind::AlreadyExists`] where a file or directory has the name,
+    /// [`ErrorKind::AlreadyExists`] where a file or directory has the name, unless the request allows
+    /// an existing directory,
     /// [`ErrorKind::NotFound`] where a directory above is missing and is not to be made,
     /// [`ErrorKind::NotADirectory`] where one above is a file; [`ErrorKind::Denied`],
     /// [`ErrorKind::NoSuchBucket`].
@@ -142,12 +145,49 @@ impl Store {
             group: None,
             mode: request.mode & 0o7777,
             make_parents: request.parents,
-            strict: true,
+            existing: request.existing,
+            hierarchy: Hierarchy::Strict,
         };
         let principal = caller.to_string();
         let actor = actor(caller, &principal);
         let made = inner.tree.make_dir(&actor, &bucket, key, options).await;
         made.map(|_| ())
+    }
+
+    /// Removes a file, in one batch. Where the bucket keeps versions, a delete marker hides it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::IsADirectory`], [`ErrorKind::Locked`],
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn remove_file(&self, caller: &Caller, file: &ObjectRef) -> Result<()> {
+        let inner = &self.inner;
+        let bucket = inner.bucket_of(caller, &file.bucket).await?;
+        let node = inner.tree.find_node(&bucket, &file.key).await?;
+        let (key, details) = (file.key.as_str(), inner.details());
+        let (action, named) = (Action::DeleteObject, Some(key));
+        if node.file().is_none() || node.directory().is_some() {
+            // A caller who may remove it, or list it, may know what is there.
+            let may = inner.authorize_optional(caller, action, &bucket, named, &details);
+            if node.directory().is_some() {
+                may.or_else(|_| inner.authorize_directory(caller, &bucket, key, &details))?;
+                let message = format!("{} is a directory", bucket.path(key));
+                return Err(Error::new(ErrorKind::IsADirectory, message));
+            }
+            may.or_else(|_| inner.authorize_object(caller, action, &bucket, key, None, &details))?;
+            return Err(not_found(&bucket, key));
+        }
+        inner.authorize_in_bucket(caller, action, &bucket, named, &details)?;
+        let doomed = DeleteTarget {
+            found: Some(node.into_name()),
+            ..DeleteTarget::key(file.key.clone())
+        };
+        let principal = caller.to_string();
+        let actor = actor(caller, &principal);
+        let removed = inner.tree.delete(&actor, &bucket, &doomed, false).await?;
+        match removed.version.is_some() || removed.marker.is_some() {
+            true => Ok(()),
+            false => Err(not_found(&bucket, key)),
+        }
     }
 
     /// Removes a directory in which nothing is, or nothing but the empty object with its name and a slash
@@ -249,7 +289,7 @@ impl Inner {
 
 impl Inner {
     /// Lets a caller look at a directory who may list what is in it.
-    fn authorize_directory(
+    pub(super) fn authorize_directory(
         &self,
         caller: &Caller,
         bucket: &Bucket,
@@ -267,7 +307,7 @@ impl Inner {
 }
 
 /// The error for a name that is no directory.
-fn no_directory(bucket: &Bucket, key: &ObjectKey, file: Option<&FileRecord>) -> Error {
+pub(super) fn no_directory(bucket: &Bucket, key: &ObjectKey, file: Option<&FileRecord>) -> Error {
     match file {
         Some(_) => {
             let message = format!("{} is no directory", bucket.path(key.as_str()));

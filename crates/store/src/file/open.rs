@@ -8,7 +8,7 @@ use dewar_auth::Caller;
 use dewar_data::blob::VerifiedBytes;
 use dewar_meta::ns::record::{ContentCopy, Extent};
 use dewar_meta::ns::{Bucket, ResolvedName};
-use dewar_types::{ByteRange, Result};
+use dewar_types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::api::{GetRequest, ObjectInfo};
 use crate::blob_table::ReadPin;
@@ -49,7 +49,7 @@ impl Store {
     /// not looked at.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// As [`Store::get`]; [`ErrorKind::IsADirectory`] for a directory that the caller may list.
     pub async fn open_file(&self, caller: &Caller, request: GetRequest) -> Result<OpenFile> {
         let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
         let request = GetRequest {
@@ -57,7 +57,19 @@ impl Store {
             part: None,
             ..request
         };
-        self.open_version(caller, &bucket, &request, None).await
+        match self.open_version(caller, &bucket, &request, None).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let looked = self.inner.authorized_node(caller, &request.object).await;
+                Err(match looked {
+                    Ok((_, node)) if node.directory().is_some() => {
+                        let message = format!("{} is a directory", request.object.key);
+                        Error::new(ErrorKind::IsADirectory, message)
+                    }
+                    _ => error,
+                })
+            }
+            opened => opened,
+        }
     }
 
     /// The same in a bucket that was looked up, as was the name if there is one.

@@ -100,4 +100,24 @@ impl Inner {
             condition,
         })
     }
+
+    /// Looks a name up that a file may have by the rules of a hierarchy.
+    ///
+    /// # Errors
+    /// [`ErrorKind::IsADirectory`], [`ErrorKind::NotADirectory`].
+    pub(crate) async fn file_place(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+    ) -> Result<ResolvedName> {
+        let node = self.tree.find_node(bucket, key).await?;
+        if node.directory().is_some() {
+            let message = format!("{} is a directory", bucket.path(key.as_str()));
+            return Err(Error::new(ErrorKind::IsADirectory, message));
+        }
+        if node.file().is_none() {
+            self.tree.check_above(node.name()).await?;
+        }
+        Ok(node.into_name())
+    }
 }

@@ -14,7 +14,7 @@ use dewar_types::{ObjectKey, Result, Timestamp, VersionId};
 use super::SalvageWalk;
 use super::report::Finding;
 use super::restore_names::{PRINCIPAL, actor};
-use crate::api::{BucketRef, CompleteRequest, ObjectRef, WriteCondition};
+use crate::api::{BucketRef, CompleteRequest, ObjectRef};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use crate::multipart_digest::join;
 

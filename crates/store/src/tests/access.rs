@@ -6,10 +6,11 @@ use dewar_types::{ErrorKind, Result, UploadId};
 use super::{Rig, bucket, content, get, object, origin, put_request, run};
 use crate::api::{
     AttributesRequest, CompleteRequest, CopyRequest, CreateUploadRequest, DeleteItem,
-    DeleteRequest, Emptiness, ListPartsRequest, ListRequest, ListUploadsRequest,
-    ListVersionsRequest, ObjectLock, PartSource, ReadCondition, RenameRequest, Tags,
-    UploadPartRequest, VersionAttributes, Versioning, WriteCondition,
+    DeleteRequest, Emptiness, Hierarchy, ListPartsRequest, ListRequest, ListUploadsRequest,
+    ListVersionsRequest, ObjectLock, Overwrite, PartSource, ReadCondition, RenameNodeRequest,
+    RenameRequest, Tags, UploadPartRequest, VersionAttributes, Versioning, WriteCondition,
 };
+use crate::file::{CopyTreeRequest, FileWrite, MakeDirRequest, ReadDirRequest, WriteMode};
 
 #[allow(clippy::too_many_lines, reason = "a list of all verbs")]
 async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static str, Result<()>)> {
@@ -31,6 +32,7 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         condition: ReadCondition::default(),
     };
     let copy = CopyRequest {
+        hierarchy: Hierarchy::Flat,
         encryption: None,
         source_key: None,
         source_version: None,
@@ -109,7 +111,37 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         after: 0,
         max: 10,
     };
+    let rename_node = RenameNodeRequest {
+        source: object("key"),
+        target: object("moved"),
+        overwrite: Overwrite::Files,
+    };
+    let make_dir = MakeDirRequest {
+        directory: object("made"),
+        mode: 0o755,
+        parents: false,
+        existing: true,
+    };
+    let copy_tree = CopyTreeRequest {
+        source: object("tree"),
+        target: object("copy"),
+        overwrite: true,
+    };
+    let read_dir = ReadDirRequest {
+        bucket: bucket("first"),
+        directory: "tree".to_owned(),
+        after: None,
+        max: 10,
+    };
+    let write = FileWrite {
+        object: object("key"),
+        mode: WriteMode::Replace,
+        size: None,
+        want: dewar_checksum::AlgorithmSet::EMPTY,
+        permissions: 0o644,
+    };
     let key = object("key");
+    let tree = object("tree");
     let first = bucket("first");
     let many = vec![DeleteItem {
         key: object("key").key,
@@ -140,6 +172,31 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         ),
         ("copy", store.copy(who, copy).await.map(drop)),
         ("rename", store.rename(who, rename).await),
+        ("stat", store.stat(who, &key).await.map(drop)),
+        ("read_dir", store.read_dir(who, read_dir).await.map(drop)),
+        ("make_dir", store.make_dir(who, make_dir).await),
+        ("remove_file", store.remove_file(who, &key).await),
+        (
+            "remove_file of none",
+            store.remove_file(who, &object("none")).await,
+        ),
+        (
+            "remove_file of a directory",
+            store.remove_file(who, &tree).await,
+        ),
+        ("remove_dir", store.remove_dir(who, &tree).await),
+        ("remove_tree", store.remove_tree(who, &tree).await.map(drop)),
+        ("copy_tree", store.copy_tree(who, copy_tree).await.map(drop)),
+        ("rename_node", store.rename_node(who, rename_node).await),
+        (
+            "write_file",
+            store.write_file(who, write.clone()).await.map(drop),
+        ),
+        ("authorize_write", store.authorize_write(who, &write).await),
+        (
+            "open_file",
+            store.open_file(who, get("key")).await.map(drop),
+        ),
         (
             "create_upload",
             store.create_upload(who, create).await.map(drop),
@@ -229,6 +286,7 @@ fn every_verb_refuses_strangers_and_nobody() {
     run(async {
         let rig = Rig::new(1).await;
         rig.put("key", &content(100, 1)).await.expect("put");
+        rig.put("tree/key", &content(100, 1)).await.expect("put");
         let create = CreateUploadRequest {
             encryption: None,
             attributes: VersionAttributes::default(),
@@ -280,6 +338,7 @@ fn every_verb_refuses_strangers_and_nobody() {
         let mut target = object("copy");
         target.bucket = bucket("bobs");
         let steal = CopyRequest {
+            hierarchy: Hierarchy::Flat,
             encryption: None,
             source_key: None,
             source_version: None,
@@ -294,12 +353,14 @@ fn every_verb_refuses_strangers_and_nobody() {
         };
         let stolen = rig.store.copy(&rig.bob, steal).await;
         assert_eq!(stolen.expect_err("refused").kind(), ErrorKind::Denied);
-        assert_eq!(rig.keys().await, ["key"]);
+        assert_eq!(rig.keys().await, ["key", "tree/key"]);
         rig.store
             .abort_upload(&rig.ann, object("key"), upload)
             .await
             .expect("aborted");
-        rig.delete("key").await.expect("deleted");
+        for key in ["key", "tree/key"] {
+            rig.delete(key).await.expect("deleted");
+        }
         rig.assert_empty().await;
     });
 }

@@ -13,8 +13,8 @@ use dewar_types::{ByteRange, Error, Result};
 use super::{Rig, bucket, content, get, object, put_request, run};
 use crate::api::{
     CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, DeleteRequest, ETagMatch,
-    ExpectedContent, ListRequest, PutRequest, ReadCondition, RenameRequest, UploadPartRequest,
-    VersionAttributes, WriteCondition,
+    ExpectedContent, Hierarchy, ListRequest, PutRequest, ReadCondition, RenameRequest,
+    UploadPartRequest, VersionAttributes, WriteCondition,
 };
 use crate::file::{FileWrite, MakeDirRequest, WriteMode};
 use crate::upkeep::UpkeepConfig;
@@ -175,6 +175,7 @@ async fn every_verb(rig: &Rig, mut done: impl FnMut(&'static str)) {
     done("list");
 
     let copy = |target: &str, condition: WriteCondition| CopyRequest {
+        hierarchy: Hierarchy::Flat,
         encryption: None,
         source_key: None,
         source_version: None,
@@ -267,6 +268,7 @@ async fn every_verb(rig: &Rig, mut done: impl FnMut(&'static str)) {
         directory: object(key),
         mode: 0o755,
         parents: true,
+        existing: false,
     };
     store.make_dir(ann, make("made")).await.expect("made");
     done("make directory");

@@ -15,8 +15,8 @@ use dewar_types::{Layout, Result};
 
 use super::{bucket, content, get, object, user};
 use crate::api::{
-    CompletePart, CompleteRequest, CreateUploadRequest, DeleteRequest, ExpectedContent, PutRequest,
-    SystemHeaders, UploadPartRequest, VersionAttributes, WriteCondition,
+    CompletePart, CompleteRequest, CreateUploadRequest, DeleteRequest, ExpectedContent, Hierarchy,
+    PutRequest, SystemHeaders, UploadPartRequest, VersionAttributes, WriteCondition,
 };
 use crate::encryption::Encryption;
 use crate::engine::{
@@ -102,6 +102,7 @@ impl Scene {
     pub(super) async fn put(&mut self, key: &str, len: usize, seed: u64) {
         let bytes = content(len, seed);
         let request = PutRequest {
+            hierarchy: Hierarchy::Flat,
             object: object(key),
             size: None,
             attributes: VersionAttributes {

@@ -5,8 +5,8 @@ use dewar_types::{ByteRange, ErrorKind, RangeSpec, Result};
 
 use super::*;
 use crate::api::{
-    AttributesRequest, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, PartSource,
-    UploadPartRequest, VersionAttributes,
+    AttributesRequest, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, Hierarchy,
+    PartSource, UploadPartRequest, VersionAttributes,
 };
 use crate::{CustomerKey, Encryption, EncryptionMode};
 
@@ -410,6 +410,7 @@ fn copies_go_from_any_encryption_to_any() {
             put(&rig, "from", &bytes, from.clone()).await;
             for to in &all {
                 let request = CopyRequest {
+                    hierarchy: Hierarchy::Flat,
                     source_version: None,
                     attributes: VersionAttributes::default(),
                     source: object("from"),

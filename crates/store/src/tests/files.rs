@@ -75,6 +75,7 @@ async fn make_dir(rig: &Rig, key: &str, parents: bool) -> Result<()> {
         directory: object(key),
         mode: 0o755,
         parents,
+        existing: false,
     };
     rig.store.make_dir(&rig.ann, request).await
 }

@@ -12,7 +12,7 @@ use dewar_journal::JournalConfig;
 use dewar_types::{Layout, Result};
 
 use super::{bucket, content, object, run, user};
-use crate::api::{DeleteRequest, ExpectedContent, PutRequest, WriteCondition};
+use crate::api::{DeleteRequest, ExpectedContent, Hierarchy, PutRequest, WriteCondition};
 use crate::engine::{BackgroundWork, Engine, EngineConfig, Folder, Folders};
 
 const DEWAR: DewarId = DewarId(7);
@@ -61,6 +61,7 @@ async fn opened(world: &SimWorld) -> (Engine, Caller) {
 
 async fn put(engine: &Engine, ann: &Caller, key: &str, len: usize) -> Result<()> {
     let request = PutRequest {
+        hierarchy: Hierarchy::Flat,
         object: object(key),
         size: Some(len as u64),
         want: AlgorithmSet::EMPTY,

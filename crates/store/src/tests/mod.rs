@@ -10,6 +10,7 @@ mod encryption;
 mod faults;
 mod files;
 mod format;
+mod hierarchy;
 mod identities;
 mod joining;
 mod journal;
@@ -45,8 +46,8 @@ use dewar_types::{
 };
 
 use crate::api::{
-    BucketRef, DeleteRequest, ExpectedContent, GetRequest, ListRequest, ObjectInfo, ObjectRef,
-    PutRequest, ReadCondition, VersionAttributes, WriteCondition,
+    BucketRef, DeleteRequest, ExpectedContent, GetRequest, Hierarchy, ListRequest, ObjectInfo,
+    ObjectRef, PutRequest, ReadCondition, VersionAttributes, WriteCondition,
 };
 use crate::upkeep::UpkeepConfig;
 use crate::workers::Workers;
@@ -276,6 +277,7 @@ pub(crate) fn bucket(name: &str) -> BucketRef {
 
 pub(crate) fn put_request(key: &str) -> PutRequest {
     PutRequest {
+        hierarchy: Hierarchy::Flat,
         encryption: None,
         attributes: VersionAttributes::default(),
         object: object(key),

@@ -18,8 +18,8 @@ use super::joining::{DEWAR, config};
 use super::membership::{dynamic, id_of, shards};
 use super::{bucket, content, get, object, put_request, run, user};
 use crate::api::{
-    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ExpectedContent, ObjectInfo,
-    PutRequest, ReadCondition, UploadPartRequest, VersionAttributes, WriteCondition,
+    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ExpectedContent, Hierarchy,
+    ObjectInfo, PutRequest, ReadCondition, UploadPartRequest, VersionAttributes, WriteCondition,
 };
 use crate::encryption::Encryption;
 use crate::engine::{
@@ -366,6 +366,7 @@ fn a_copy_shares_bytes_within_a_pool_only() {
         two.put("a", None, LARGE).await.expect("put");
         let copy = async |to: &str, class: Option<&str>| {
             let request = CopyRequest {
+                hierarchy: Hierarchy::Flat,
                 source: object("a"),
                 source_version: None,
                 source_condition: ReadCondition::default(),
@@ -387,7 +388,7 @@ fn a_copy_shares_bytes_within_a_pool_only() {
         assert_eq!(two.shards(), (3, 2));
         // Onto itself.
         let moved = copy("a", Some(COLD)).await;
-        assert_eq!(moved.storage_class.as_deref(), Some(COLD));
+        assert_eq!(moved.attributes.storage_class.as_deref(), Some(COLD));
         let original = content(LARGE, 1);
         for key in ["a", "b", "c"] {
             assert!(two.read(key).await.1 == original, "{key}");
@@ -581,7 +582,7 @@ fn lifecycle_moves_current_and_older_versions() {
         let (now, bytes) = two.read("old/a").await;
         assert!(bytes == content(LARGE, 5));
         assert_eq!((&now.etag, now.version), (&before.etag, before.version));
-        assert_eq!(now.storage_class.as_deref(), Some(COLD));
+        assert_eq!(now.attributes.storage_class.as_deref(), Some(COLD));
     });
 }
 
@@ -846,7 +847,7 @@ fn a_change_of_a_file_that_was_moved_meanwhile_is_refused() {
         let mut change = store.write_file(&two.ann, write()).await.expect("begun");
         change.write(10, content(5, 1)).await.expect("taken");
         let changed = change.commit(None).await.expect("changed");
-        assert_eq!(changed.storage_class.as_deref(), Some(COLD));
+        assert_eq!(changed.attributes.storage_class.as_deref(), Some(COLD));
         two.settle().await;
         assert_eq!(two.shards().0, 0);
         let mut expected = content(LARGE, 4).to_vec();

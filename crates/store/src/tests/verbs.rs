@@ -6,8 +6,8 @@ use dewar_types::{ErrorKind, RangeSpec};
 use super::{Rig, SMALL, bucket, content, get, get_range, object, put_request, run};
 use crate::api::{
     CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ETagMatch, Emptiness,
-    ExpectedContent, GetRequest, ListPartsRequest, PutRequest, ReadCondition, RenameRequest,
-    UploadPartRequest, VersionAttributes, WriteCondition,
+    ExpectedContent, GetRequest, Hierarchy, ListPartsRequest, PutRequest, ReadCondition,
+    RenameRequest, UploadPartRequest, VersionAttributes, WriteCondition,
 };
 use crate::file::{FileWrite, WriteMode};
 
@@ -127,6 +127,7 @@ fn copies_share_bytes_and_renames_move_them() {
             let bytes = content(len, 1);
             rig.put("from", &bytes).await.expect("put");
             let copy = CopyRequest {
+                hierarchy: Hierarchy::Flat,
                 encryption: None,
                 source_key: None,
                 source_version: None,
@@ -144,6 +145,7 @@ fn copies_share_bytes_and_renames_move_them() {
                 .await
                 .expect("copied");
             let summed = CopyRequest {
+                hierarchy: Hierarchy::Flat,
                 checksum: Some(Algorithm::Sha256),
                 target: object("summed"),
                 ..copy

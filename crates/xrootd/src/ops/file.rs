@@ -10,7 +10,6 @@ use dewar_checksum::AlgorithmSet;
 use dewar_env::BoxFuture;
 use dewar_store::api::GetRequest;
 use dewar_store::file::{FileWrite, OpenFile, WriteMode};
-use dewar_types::ErrorKind;
 use dewar_xrootd_proto::options::{open as bits, open_more};
 use dewar_xrootd_proto::reply::{CheckpointSpace, OpenReply};
 use dewar_xrootd_proto::request::{Checkpoint, HandleOrPath, Open};
@@ -68,22 +67,8 @@ async fn open_for_reading(
     let third_party = third_party::reading(context, path).await?;
     let caller = third_party.caller.clone();
     let store = &context.door.store;
-    let file = match store
-        .open_file(&caller, GetRequest::whole(object.clone()))
-        .await
-    {
-        Ok(file) => file,
-        Err(error) => {
-            // Where a directory is, there may be no object of the name.
-            if error.kind() == ErrorKind::NotFound
-                && let Ok(dewar_store::file::Node::Directory(_)) = store.stat(&caller, object).await
-            {
-                let message = format!("Unable to open {}; is a directory", path.shown);
-                return Err(ErrorReply::new(ErrorCode::IsDirectory, message));
-            }
-            return Err(failed("open", path)(error));
-        }
-    };
+    let opened = store.open_file(&caller, GetRequest::whole(object.clone()));
+    let file = opened.await.map_err(failed("open", path))?;
     let left = third_party.leave(context).await?;
     let open_files = &context.door.open_files;
     let lease = open_files.reader(&ShareOwner::of(&caller), file.memory_bytes());

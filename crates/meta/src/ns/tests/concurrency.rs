@@ -105,13 +105,20 @@ async fn work(tree: Tree, bucket: Bucket, seed: u64, steps: usize) -> Vec<BlobId
                 .await,
             )),
             7 => drop(tolerate(
-                tree.rename_file(&ALICE, (&bucket, &from).into(), (&bucket, &to).into(), none)
-                    .await,
+                tree.rename_file(
+                    &ALICE,
+                    (&bucket, &from).into(),
+                    (&bucket, &to).into(),
+                    none,
+                    Hierarchy::Flat,
+                )
+                .await,
             )),
             8 => {
                 let options = RenameOptions {
                     replace_empty: true,
                     make_parents: dice.roll(2) == 0,
+                    hierarchy: Hierarchy::Flat,
                 };
                 tolerate(
                     tree.rename_dir(&ALICE, (&bucket, &from), (&bucket, &to), options)
@@ -120,7 +127,8 @@ async fn work(tree: Tree, bucket: Bucket, seed: u64, steps: usize) -> Vec<BlobId
             }
             9 => {
                 let options = DirOptions {
-                    strict: false,
+                    existing: false,
+                    hierarchy: Hierarchy::Flat,
                     group: None,
                     mode: 0o755,
                     make_parents: true,

@@ -299,6 +299,7 @@ async fn kept_versions_stay() {
             (&bucket, &key("k")).into(),
             (&bucket, &key("l")).into(),
             none,
+            Hierarchy::Flat,
         )
         .await;
     assert_eq!(moved.unwrap_err().kind(), ErrorKind::Unsupported);
@@ -320,6 +321,7 @@ async fn history_moves_with_renames() {
             (&bucket, &key(from)).into(),
             (&bucket, &key(to)).into(),
             none,
+            Hierarchy::Flat,
         )
         .await
     };

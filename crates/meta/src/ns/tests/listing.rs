@@ -145,7 +145,8 @@ async fn what_nothing_lives_in_is_not_shown() {
     };
     assert_eq!(names(&tree, &bucket, slash).await, ["kept"]);
     let options = DirOptions {
-        strict: false,
+        existing: false,
+        hierarchy: Hierarchy::Flat,
         group: None,
         mode: 0o755,
         make_parents: true,

@@ -443,6 +443,7 @@ impl World {
                     RenameOptions {
                         replace_empty,
                         make_parents,
+                        hierarchy: Hierarchy::Flat,
                     },
                 )
                 .await;
@@ -453,7 +454,8 @@ impl World {
                 make_parents,
             } => {
                 let options = DirOptions {
-                    strict: false,
+                    existing: false,
+                    hierarchy: Hierarchy::Flat,
                     group: None,
                     mode: 0o755,
                     make_parents,
@@ -692,6 +694,7 @@ impl World {
                 (b, &key(&from)).into(),
                 (b, &key(&to)).into(),
                 (&WriteCondition::NONE, &condition),
+                Hierarchy::Flat,
             )
             .await;
         let expected = if self.models[bucket].files.contains_key(&from) {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use dewar_env::BoxFuture;
 
 use super::*;
-use crate::kv::{Batch, CommitError, Kv, KvRead, Scan, ScanPage, Seq};
+use crate::kv::{Batch, CommitError, Kv, KvRead, ReadValue, Scan, ScanPage, Seq};
 
 #[derive(Default)]
 pub(super) struct ProbeCounts {

@@ -124,6 +124,7 @@ async fn a_group_is_charged_for_what_is_put_where_it_owns() {
         (&bucket, &key("d/before")).into(),
         (&bucket, &key("outside3")).into(),
         (&WriteCondition::NONE, &WriteCondition::NONE),
+        Hierarchy::Flat,
     )
     .await
     .unwrap();
@@ -177,6 +178,7 @@ async fn a_space_takes_what_fits_wherever_it_goes() {
             (&bucket, &key("outside")).into(),
             (&bucket, &key("s/inside")).into(),
             (&WriteCondition::NONE, &WriteCondition::NONE),
+            Hierarchy::Flat,
         )
         .await;
     assert_eq!(moved.map(drop).map_err(|error| error.kind()), FULL);
@@ -638,7 +640,8 @@ async fn directories_and_their_attributes_count() {
     let scope = CounterScope::Bucket(bucket.id);
     let make = async |path: &str| {
         let options = DirOptions {
-            strict: false,
+            existing: false,
+            hierarchy: Hierarchy::Flat,
             group: None,
             mode: 0o755,
             make_parents: true,
@@ -729,7 +732,8 @@ async fn a_bucket_of_directories_can_be_deleted() {
     let tree = tree_on(&kv).await;
     let bucket = make_bucket(&tree, "one").await;
     let options = DirOptions {
-        strict: false,
+        existing: false,
+        hierarchy: Hierarchy::Flat,
         group: None,
         mode: 0o755,
         make_parents: true,

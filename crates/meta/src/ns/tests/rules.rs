@@ -1,5 +1,6 @@
 //! Single rules: buckets, tenants, conditions, long lists, what rides along.
 
+use bytes::Bytes;
 use dewar_types::{BucketName, ByteRange, TenantName};
 
 use super::*;
@@ -224,6 +225,7 @@ async fn renames_stay_in_their_bucket() {
             (&one, &key("d/k")).into(),
             (&two, &key("k")).into(),
             none,
+            Hierarchy::Flat,
         )
         .await;
     assert_eq!(file.unwrap_err().kind(), ErrorKind::Unsupported);
@@ -249,6 +251,7 @@ async fn a_rename_keeps_file_and_version() {
             (&bucket, &key("a")).into(),
             (&bucket, &key("x/y")).into(),
             none,
+            Hierarchy::Flat,
         )
         .await
         .unwrap();

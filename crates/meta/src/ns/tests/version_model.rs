@@ -301,7 +301,13 @@ impl World {
         let b = &self.bucket;
         let done = self
             .tree
-            .rename_file(&ALICE, (b, &key(from)).into(), (b, &key(to)).into(), none)
+            .rename_file(
+                &ALICE,
+                (b, &key(from)).into(),
+                (b, &key(to)).into(),
+                none,
+                Hierarchy::Flat,
+            )
             .await
             .map_err(|error| error.kind());
         let source = self.keys.get(from);
