@@ -9,8 +9,8 @@ use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, Result};
 
 use crate::access::ObjectOwner;
 use crate::api::{
-    CopyRequest, ExpectedContent, GetRequest, ObjectChecksum, ObjectInfo, PutRequest,
-    VersionAttributes,
+    CopyRequest, ExpectedContent, GetRequest, ObjectChecksum, ObjectInfo, VersionAttributes,
+    WriteRequest,
 };
 use crate::authorize::{AccessFacts, pairs};
 use crate::encryption::{self, Encryption, chosen};
@@ -163,7 +163,7 @@ impl Store {
             customer_key: request.source_key,
         };
         let mut download =
-            self.open(caller, from, read)
+            self.open(caller, &from, &read)
                 .await
                 .map_err(|error| match error.kind() {
                     // Every condition of a copy that fails is a failed precondition.
@@ -185,9 +185,8 @@ impl Store {
             let source = download.info.attributes.clone();
             (attributes.headers, attributes.metadata) = (source.headers, source.metadata);
         }
-        let put = PutRequest {
+        let write = WriteRequest {
             hierarchy: request.hierarchy,
-            object: request.target,
             size: Some(download.info.size),
             attributes,
             want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
@@ -195,16 +194,14 @@ impl Store {
             condition: request.condition,
             encryption: request.encryption,
             acl: request.acl,
+            ..WriteRequest::new(request.target)
         };
-        let mut upload = self.put_authorized(caller, to, put).await?;
+        let mut writer = self.write_authorized(caller, to, write).await?;
         while let Some(bytes) = download.next().await {
-            upload.write(bytes?).await?;
+            writer.write(bytes?).await?;
         }
-        let size = Some(download.info.size);
-        let digests = Vec::new();
-        Ok(Some(
-            upload.commit(ExpectedContent { size, digests }).await?,
-        ))
+        let expect = ExpectedContent::of_size(Some(download.info.size));
+        writer.commit(expect).await.map(Some)
     }
 }
 

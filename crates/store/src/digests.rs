@@ -22,9 +22,9 @@ use parking_lot::Mutex;
 
 use crate::api::{GetRequest, ObjectRef};
 use crate::authorize::actor;
+use crate::content_reader::{ContentReader, ReadOrder};
 use crate::encryption;
 use crate::fair_share::{FairShares, ShareOwner, SharePermit};
-use crate::file::OpenFile;
 use crate::limits::{DIGEST_ATTEMPTS_MAX, DIGEST_LATER};
 use crate::{Inner, SharedStore, Store};
 
@@ -165,8 +165,9 @@ impl Store {
                     pass
                 }
                 None => {
-                    let opened = self
-                        .open_version(caller, &bucket, &request, Some(found))
+                    let order = ReadOrder::Random;
+                    let opened = inner
+                        .open_version(caller, &bucket, &request, Some(found), order)
                         .await?;
                     if opened.info.version != version {
                         continue;
@@ -206,7 +207,7 @@ struct DigestPass {
     key: ObjectKey,
     want: AlgorithmSet,
     stored: DigestSet,
-    file: OpenFile,
+    file: ContentReader,
 }
 
 impl DigestPass {

@@ -1,9 +1,5 @@
 //! Reading an object, or only looking at it.
 
-use std::collections::VecDeque;
-use std::fmt;
-
-use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::record::{ContentCopy, CopyState, Extent, FileRecord, VersionRecord};
 use dewar_meta::ns::{Bucket, ResolvedName};
@@ -11,93 +7,35 @@ use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionName};
 
 use crate::api::{DeleteMarkerError, GetRequest, ObjectInfo};
 use crate::authorize::AccessFacts;
-use crate::blob_table::ReadPin;
-use crate::content_reader::{ContentReader, cut};
+use crate::content_reader::{ContentReader, ReadOrder};
 use crate::encryption::{self, DataKey};
 use crate::info::{object_info, with_expiry};
 use crate::{Inner, Store};
 
-/// An object being read. Its content stays readable until this is dropped, even if its name is
-/// removed.
-pub struct Download {
-    /// The object.
-    pub info: ObjectInfo,
-    /// The bytes that will come.
-    pub range: ByteRange,
-    copies: Vec<ContentCopy>,
-    bucket: Bucket,
-    pieces: ContentReader,
-    _pinned: ReadPin,
-}
-
 impl Store {
-    /// Opens an object for reading.
+    /// Opens an object, or a range of it, to be read from the first byte to the last.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
     /// [`ErrorKind::Precondition`], [`ErrorKind::NotModified`], [`ErrorKind::InvalidRange`],
     /// [`ErrorKind::InvalidPart`], [`ErrorKind::Nearline`]. If the first bytes are small content,
-    /// also those of [`Download::next`].
-    pub async fn get(&self, caller: &Caller, request: GetRequest) -> Result<Download> {
+    /// also those of [`ContentReader::next`].
+    pub async fn get(&self, caller: &Caller, request: GetRequest) -> Result<ContentReader> {
         let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
-        self.open(caller, bucket, request).await
+        self.open(caller, &bucket, &request).await
     }
 
     /// The same in a bucket that was looked up.
     pub(crate) async fn open(
         &self,
         caller: &Caller,
-        bucket: Bucket,
-        request: GetRequest,
-    ) -> Result<Download> {
-        let inner = &self.inner;
-        loop {
-            let (file, range, key) = inner.find(caller, &bucket, &request, false).await?;
-            let extents = match inner.extents(&file).await {
-                Err(_) if !inner.is_current(&bucket, &request, &file).await? => continue,
-                extents => extents
-                    .map_err(|error| error.context(bucket.path(request.object.key.as_str())))?,
-            };
-            let mut pieces: VecDeque<Extent> = cut(&extents, range).into();
-            let pinned = inner
-                .table
-                .readers()
-                .pin(pieces.iter().map(|piece| piece.blob));
-            // What is read later must not go meanwhile. The hold works from here on; what went before
-            // it shows as another version.
-            if pieces.len() > 1 && !inner.is_current(&bucket, &request, &file).await? {
-                continue;
-            }
-            let first = match pieces.front() {
-                Some(piece) => inner.slot_bytes(piece, key.as_ref()).await,
-                None => Ok(None),
-            };
-            let ready = match first {
-                Ok(ready) => ready,
-                Err(error) => {
-                    // It may have been deleted and compacted away between the look and the hold, and
-                    // then there is another answer.
-                    if inner.is_current(&bucket, &request, &file).await? {
-                        return Err(error.context(bucket.path(request.object.key.as_str())));
-                    }
-                    dewar_env::coverage_mark("an object went while it was opened");
-                    continue;
-                }
-            };
-            if ready.is_some() {
-                pieces.pop_front();
-            }
-            return Ok(Download {
-                info: inner
-                    .shown_info(&bucket, &request, &file, key.as_ref())
-                    .await?,
-                copies: file.current.copies,
-                range,
-                bucket,
-                pieces: ContentReader::new(inner, ready, pieces, key),
-                _pinned: pinned,
-            });
-        }
+        bucket: &Bucket,
+        request: &GetRequest,
+    ) -> Result<ContentReader> {
+        let order = ReadOrder::Sequential;
+        self.inner
+            .open_version(caller, bucket, request, None, order)
+            .await
     }
 
     /// The answer to a read, without the bytes.
@@ -109,10 +47,13 @@ impl Store {
         caller: &Caller,
         request: GetRequest,
     ) -> Result<(ObjectInfo, ByteRange)> {
-        let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
-        let (file, range, key) = self.inner.find(caller, &bucket, &request, true).await?;
-        let info = self
-            .inner
+        let inner = &self.inner;
+        let bucket = inner.bucket_of(caller, &request.object.bucket).await?;
+        let found = inner.tree.find_name(&bucket, &request.object.key).await?;
+        let (file, range, key) = inner
+            .find_in(caller, &bucket, &request, found, true)
+            .await?;
+        let info = inner
             .shown_info(&bucket, &request, &file, key.as_ref())
             .await?;
         Ok((info, range))
@@ -130,7 +71,7 @@ fn current_info(bucket: &Bucket, request: &GetRequest, file: &FileRecord) -> Res
 
 impl Inner {
     /// The metadata for a reader, with the checksum of the part if it asked for one.
-    async fn shown_info(
+    pub(crate) async fn shown_info(
         &self,
         bucket: &Bucket,
         request: &GetRequest,
@@ -144,20 +85,8 @@ impl Inner {
         Ok(info)
     }
 
-    /// The object, for a caller who may read it, with the requested range and the key that decrypts
-    /// it if it is encrypted. `stat`: none of its bytes.
-    pub(crate) async fn find(
-        &self,
-        caller: &Caller,
-        bucket: &Bucket,
-        request: &GetRequest,
-        stat: bool,
-    ) -> Result<(FileRecord, ByteRange, Option<DataKey>)> {
-        let found = self.tree.find_name(bucket, &request.object.key).await?;
-        self.find_in(caller, bucket, request, found, stat).await
-    }
-
-    /// The same for a name that was looked up.
+    /// The object of a name that was looked up, for a caller who may read it, with the requested
+    /// range and the key that decrypts it if it is encrypted. `stat`: none of its bytes.
     pub(crate) async fn find_in(
         &self,
         caller: &Caller,
@@ -417,33 +346,4 @@ fn reveals_version(error: &Error) -> bool {
             error.kind(),
             ErrorKind::NoSuchVersion | ErrorKind::DeleteMarker
         )
-}
-
-impl Download {
-    /// The bucket of the object, for a caller who may read there.
-    pub(crate) fn bucket(&self) -> &Bucket {
-        &self.bucket
-    }
-
-    /// The places of all its bytes.
-    pub(crate) fn copies(&self) -> &[ContentCopy] {
-        &self.copies
-    }
-
-    /// The next bytes; `None` at the end.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unavailable`] while too many disks are missing, [`ErrorKind::Corrupt`] when too
-    /// many shards do not verify. Bytes that fail their checksum are never returned.
-    pub async fn next(&mut self) -> Option<Result<Bytes>> {
-        self.pieces.next().await
-    }
-}
-
-impl fmt::Debug for Download {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Download")
-            .field("range", &self.range)
-            .finish_non_exhaustive()
-    }
 }

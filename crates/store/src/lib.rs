@@ -20,6 +20,7 @@ mod audit;
 mod authorize;
 mod blob_table;
 mod bucket;
+mod content_log;
 mod content_reader;
 mod content_writer;
 mod copy;
@@ -29,6 +30,7 @@ mod digests;
 pub mod document;
 mod encryption;
 pub mod engine;
+mod extent_reader;
 pub mod fair_share;
 pub mod file;
 mod get;
@@ -41,7 +43,6 @@ mod list;
 mod listing_limits;
 mod multipart;
 mod multipart_digest;
-mod put;
 pub mod quota;
 mod rebuild_marker;
 mod rename;
@@ -56,6 +57,7 @@ pub mod upkeep;
 pub mod version_attributes;
 mod versioning;
 pub mod workers;
+mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,15 +80,15 @@ pub use accounts::{
     is_aws_policy,
 };
 pub use blob_table::{BlobTable, JournalPin};
+pub use content_reader::{ContentReader, RangeReader};
+pub use content_writer::{ContentWriter, Snapshot};
 pub use dewar_meta::ns::UploadUsage;
 pub use digests::DigestLimits;
 pub use encryption::{BucketEncryption, CustomerKey, Encryption, EncryptionMode};
-pub use get::Download;
 pub use identity::{Identities, ProviderInfo};
 pub use key_rotation::{MasterKeyInfo, PendingRewraps};
 pub use listing_limits::ListingConfig;
 pub use multipart::{CreatedUpload, PartUpload};
-pub use put::Upload;
 pub use rebuild_marker::{RebuildMarker, RebuildSource};
 
 use audit::Audit;
@@ -129,7 +131,7 @@ pub struct StoreParts {
     pub digests: DigestLimits,
 }
 
-/// The inside of a store, shared with uploads, downloads and workers.
+/// The inside of a store, shared with writers, readers and workers.
 pub(crate) struct Inner {
     env: Env,
     tree: Arc<Tree>,

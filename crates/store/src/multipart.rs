@@ -20,7 +20,8 @@ use crate::api::{
     UploadPartRequest, UploadsPage, VersionAttributes,
 };
 use crate::authorize::{actor, pairs};
-use crate::content_writer::ContentWriter;
+use crate::content_log::ContentLog;
+use crate::content_reader::ContentReader;
 use crate::copy::{is_in_pool, named_from};
 use crate::document::document_of;
 use crate::encryption::{self, DataKey, EncryptionMode};
@@ -28,9 +29,9 @@ use crate::info::{check_metadata, version_info};
 use crate::lifecycle::{Expiry, Lifecycle};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use crate::multipart_digest::{announced, check_made, join};
-use crate::put::run_to_completion;
 use crate::salvage_header::{PartOf, SalvageOrigin};
-use crate::{CustomerKey, Download, SharedStore, Store};
+use crate::write::run_to_completion;
+use crate::{CustomerKey, SharedStore, Store};
 
 /// An incoming part. It is invisible before [`PartUpload::commit`]. If it is dropped before,
 /// nothing remains.
@@ -47,7 +48,7 @@ pub struct PartUpload {
     naming: Option<DataKey>,
     /// Those of the upload.
     attributes: VersionAttributes,
-    incoming: ContentWriter,
+    incoming: ContentLog,
 }
 
 /// An upload that was begun.
@@ -181,7 +182,7 @@ impl Store {
             tree.check_part_room(&bucket, &key, request.upload, number, size)
                 .await?;
         }
-        let incoming = ContentWriter::new(&self.inner, want, size, origin, key_of).await?;
+        let incoming = ContentLog::new(&self.inner, want, size, origin, key_of).await?;
         let naming = data_key.filter(|_| encrypted == Some(EncryptionMode::ByCustomer));
         Ok(PartUpload {
             shared: SharedStore::clone(&self.inner),
@@ -263,7 +264,7 @@ impl Store {
             customer_key: source.customer_key.clone(),
         };
         let mut download =
-            self.open(caller, from, read)
+            self.open(caller, &from, &read)
                 .await
                 .map_err(|error| match error.kind() {
                     ErrorKind::NotModified => {
@@ -279,7 +280,7 @@ impl Store {
             return Err(Error::new(ErrorKind::InvalidRange, message));
         }
         let pool = self.inner.number_of(pool_of(open.pool)?);
-        let stays = is_in_pool(download.copies(), pool);
+        let stays = is_in_pool(&download.copies, pool);
         if !stays || open.encryption.is_some() || download.info.encrypted.is_some() {
             let opened = (bucket, key, number, open);
             return self.copy_part_bytes(request, opened, download).await;
@@ -309,7 +310,7 @@ impl Store {
             .inner
             .tree
             .copy_part(
-                (download.bucket(), &source.object.key).into(),
+                (&from, &source.object.key).into(),
                 Some(download.range),
                 &options,
                 (&bucket, &key),
@@ -331,7 +332,7 @@ impl Store {
         &self,
         request: UploadPartRequest,
         opened: (Bucket, ObjectKey, u16, UploadRecord),
-        mut download: Download,
+        mut download: ContentReader,
     ) -> Result<ListedPart> {
         let size = Some(download.range.len());
         let mut part = self
@@ -340,8 +341,7 @@ impl Store {
         while let Some(bytes) = download.next().await {
             part.write(bytes?).await?;
         }
-        let digests = Vec::new();
-        part.commit(ExpectedContent { size, digests }).await
+        part.commit(ExpectedContent::of_size(size)).await
     }
 
     /// Joins the listed parts to an object; the others are freed. A repeated call gets the same
@@ -558,7 +558,7 @@ impl PartUpload {
     /// Takes the next bytes. Waits while the disks are slower than the client.
     ///
     /// # Errors
-    /// As [`crate::Upload::write`].
+    /// As [`crate::ContentWriter::write`].
     pub async fn write(&mut self, bytes: Bytes) -> Result<()> {
         self.incoming.write(bytes).await
     }
@@ -567,7 +567,7 @@ impl PartUpload {
     /// of its number.
     ///
     /// # Errors
-    /// As [`crate::Upload::commit`]; [`ErrorKind::NoSuchUpload`] when the upload ended meanwhile;
+    /// As [`crate::ContentWriter::commit`]; [`ErrorKind::NoSuchUpload`] when the upload ended meanwhile;
     /// [`ErrorKind::Quota`] for a part that does not fit any more.
     pub async fn commit(self, expect: ExpectedContent) -> Result<ListedPart> {
         let id = self.incoming.version();

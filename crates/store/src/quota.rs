@@ -16,7 +16,7 @@ use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Result, TenantName, User
 pub use dewar_meta::ns::{Quota, Usage};
 
 use crate::api::BucketRef;
-use crate::put::run_to_completion;
+use crate::write::run_to_completion;
 use crate::{Inner, SharedStore, Store};
 
 /// Buckets read at once.

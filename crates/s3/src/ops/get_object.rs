@@ -1,6 +1,6 @@
 //! GetObject.
 
-use dewar_store::Download;
+use dewar_store::ContentReader;
 use dewar_store::api::{DeleteMarkerError, GetRequest, IfRange, ObjectInfo, ReadCondition};
 use dewar_types::{ByteRange, Error, ErrorKind};
 use futures_util::{StreamExt, stream};
@@ -36,7 +36,7 @@ pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer
 /// The answer's body. Its first bytes are read before the head is sent. So missing disks cause an
 /// error with a code, and not a broken connection. Content that fits into the first bytes needs no
 /// stream.
-async fn send(mut download: Download) -> Result<Answer> {
+async fn send(mut download: ContentReader) -> Result<Answer> {
     let length = download.range.len();
     if length == 0 {
         return Ok(empty_answer(StatusCode::OK));
@@ -50,7 +50,9 @@ async fn send(mut download: Download) -> Result<Answer> {
     Ok(stream_answer(StatusCode::OK, all))
 }
 
-async fn read_on(mut download: Download) -> Option<(Result<bytes::Bytes, Error>, Download)> {
+async fn read_on(
+    mut download: ContentReader,
+) -> Option<(Result<bytes::Bytes, Error>, ContentReader)> {
     let bytes = download.next().await?;
     if let Err(error) = &bytes {
         // The head is sent: all that is left is to break the connection off, and to say why here.

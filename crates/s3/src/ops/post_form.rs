@@ -1,7 +1,7 @@
 //! Uploads from a browser's form.
 
 use dewar_auth::Caller;
-use dewar_store::api::{Hierarchy, ObjectInfo, ObjectRef, PutRequest};
+use dewar_store::api::{ObjectInfo, ObjectRef, WriteRequest};
 use http::header::{ETAG, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 
@@ -68,22 +68,20 @@ pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<An
     if let Some(tagging) = fields.get("tagging") {
         attributes.tags = Some(tags_of_document(tagging.as_bytes(), TAGS_PER_OBJECT_MAX)?);
     }
-    let request = PutRequest {
-        hierarchy: Hierarchy::Flat,
-        object: ObjectRef {
-            bucket,
-            key: key_named(key)?,
-        },
-        size: None,
+    let object = ObjectRef {
+        bucket,
+        key: key_named(key)?,
+    };
+    let request = WriteRequest {
         attributes,
         want: declared.want(),
         checksum: declared.algorithm.or(Some(Algorithm::Crc64Nvme)),
         condition: write_condition(&headers)?,
         encryption: encryption_of(context, &headers)?,
         acl: acl_of(&headers)?,
+        ..WriteRequest::new(object.clone())
     };
-    let object = request.object.clone();
-    let mut upload = door.store.put(&caller, request).await?;
+    let mut upload = door.store.write(&caller, request).await?;
     while let Some(bytes) = file.next().await? {
         upload.write(bytes).await?;
     }

@@ -1,7 +1,7 @@
 //! PutObject.
 
 use dewar_checksum::Algorithm;
-use dewar_store::api::{Hierarchy, ObjectInfo, PutRequest};
+use dewar_store::api::{ObjectInfo, WriteRequest};
 use http::header::ETAG;
 use http::{HeaderMap, StatusCode};
 
@@ -28,9 +28,7 @@ pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<An
             return Err(refusal);
         }
     };
-    let request = PutRequest {
-        hierarchy: Hierarchy::Flat,
-        object,
+    let request = WriteRequest {
         size: length,
         attributes: version_attributes_of(context.headers())?,
         want: declared.want(),
@@ -39,9 +37,10 @@ pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<An
         condition: write_condition(context.headers())?,
         encryption,
         acl: acl_of(context.headers())?,
+        ..WriteRequest::new(object)
     };
     // The store says no before a byte of the body is read.
-    let mut upload = door.store.put(&context.caller, request).await?;
+    let mut upload = door.store.write(&context.caller, request).await?;
     let mut body = context.take_body()?;
     while let Some(bytes) = body.next().await? {
         upload.write(bytes).await?;

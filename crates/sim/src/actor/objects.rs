@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_env::sim::SimRng;
-use dewar_store::Upload;
+use dewar_store::ContentWriter;
 use dewar_store::api::{
     CopyRequest, DeleteItem, DeleteRequest, ETagMatch, ExpectedContent, GetRequest, Hierarchy,
-    ObjectInfo, PutRequest, ReadCondition, VersionAttributes, WriteCondition,
+    ObjectInfo, ReadCondition, VersionAttributes, WriteCondition, WriteRequest,
 };
 use dewar_types::{Error, ErrorKind, RangeSpec};
 
@@ -31,19 +31,14 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
         },
         _ => WriteCondition::default(),
     };
-    let request = PutRequest {
-        hierarchy: Hierarchy::Flat,
-        encryption: None,
-        attributes: VersionAttributes::default(),
-        object: process.object(&key),
+    let request = WriteRequest {
         size: rng.coin().then_some(content.len()),
         want: match rng.below(3) {
             0 => AlgorithmSet::EMPTY,
             _ => AlgorithmSet::EMPTY.with(Algorithm::Md5),
         },
-        checksum: None,
-        condition,
-        acl: None,
+        condition: condition,
+        ..WriteRequest::new(process.object(&key))
     };
     let write = process
         .bench
@@ -57,7 +52,7 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
         chunk = chunk.max(content.len() / 6);
     }
     let work = async {
-        let mut upload = process.store.put(&process.caller, request).await?;
+        let mut upload = process.store.write(&process.caller, request).await?;
         feed(process, rng, &mut upload, &content, chunk).await?;
         upload.commit(ExpectedContent::default()).await
     };
@@ -76,7 +71,7 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
 async fn feed(
     process: &Process,
     rng: &SimRng,
-    upload: &mut Upload,
+    upload: &mut ContentWriter,
     content: &ObjectContent,
     chunk: u64,
 ) -> Result<(), Error> {

@@ -26,7 +26,7 @@ pub use multipart::{
 pub use object::{
     AttributesRequest, CopyRequest, DeleteItem, DeleteMarkerError, DeleteRequest, DeleteResult,
     ExpectedContent, GetRequest, ObjectChecksum, ObjectInfo, ObjectRef, Overwrite, PartAttributes,
-    PutRequest, RenameNodeRequest, RenameRequest,
+    RenameNodeRequest, RenameRequest, WriteMode, WriteRequest,
 };
 
 pub use crate::version_attributes::{BucketTags, Tags, check_tags};

@@ -1,6 +1,6 @@
 //! Objects.
 
-use dewar_checksum::{AlgorithmSet, Composite, Digest, DigestSet};
+use dewar_checksum::{Algorithm, AlgorithmSet, Composite, Digest, DigestSet};
 use dewar_meta::ns::{Hierarchy, ReadCondition, VersionAttributes, WriteCondition};
 use dewar_types::{ObjectKey, RangeSpec, Timestamp, UserId, VersionId, VersionName};
 
@@ -69,21 +69,37 @@ pub enum ObjectChecksum {
     Composite(Composite),
 }
 
-/// A new object is to be written.
+/// What becomes of a file that has the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMode {
+    /// There must be none. Only by the rules of a hierarchy; otherwise, see
+    /// [`WriteCondition::absent`].
+    New,
+    /// It is replaced.
+    Replace,
+    /// It is changed, and must be there. Only by the rules of a hierarchy.
+    Update,
+}
+
+/// A request to write an object or a file.
 #[derive(Clone, Debug)]
-pub struct PutRequest {
+pub struct WriteRequest {
     /// Under which name.
     pub object: ObjectRef,
+    /// What becomes of a file that has the name.
+    pub mode: WriteMode,
     /// The number of bytes, if known. With it the store can refuse early and choose the place
     /// better.
     pub size: Option<u64>,
-    /// Its attributes, apart from the access control list.
+    /// Its attributes, apart from the access control list. A file that is changed keeps its own.
     pub attributes: VersionAttributes,
+    /// Permission bits of the file. They are kept and shown. Policies decide about access.
+    pub permissions: u32,
     /// Digests to compute beside Adler-32 and CRC-32C, which are always computed. With
-    /// [`dewar_checksum::Algorithm::Md5`] the ETag is the MD5, otherwise `<version id>-0`.
+    /// [`Algorithm::Md5`] the ETag is the MD5, otherwise `<version id>-0`.
     pub want: AlgorithmSet,
     /// The digest to show to readers as the object's checksum.
-    pub checksum: Option<dewar_checksum::Algorithm>,
+    pub checksum: Option<Algorithm>,
     /// Checked first before the write, and again in the transaction.
     pub condition: WriteCondition,
     /// The rules for the name: those of keys, or those of a hierarchy.
@@ -94,6 +110,36 @@ pub struct PutRequest {
     pub acl: Option<NewAcl>,
 }
 
+impl WriteRequest {
+    /// A write of a key that replaces what has the name, without conditions and attributes.
+    #[must_use]
+    pub fn new(object: ObjectRef) -> Self {
+        Self {
+            object,
+            mode: WriteMode::Replace,
+            size: None,
+            attributes: VersionAttributes::default(),
+            permissions: 0o644,
+            want: AlgorithmSet::EMPTY,
+            checksum: None,
+            condition: WriteCondition::NONE,
+            hierarchy: Hierarchy::Flat,
+            encryption: None,
+            acl: None,
+        }
+    }
+
+    /// A write of a file by the rules of a hierarchy.
+    #[must_use]
+    pub fn file(object: ObjectRef, mode: WriteMode) -> Self {
+        Self {
+            mode,
+            hierarchy: Hierarchy::Strict,
+            ..Self::new(object)
+        }
+    }
+}
+
 /// The writer's length and digests of the bytes. The commit fails if one differs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpectedContent {
@@ -101,6 +147,17 @@ pub struct ExpectedContent {
     pub size: Option<u64>,
     /// Digests; each algorithm must have been wanted from the start.
     pub digests: Vec<Digest>,
+}
+
+impl ExpectedContent {
+    /// Content of a size, if it is known, with any digests.
+    #[must_use]
+    pub fn of_size(size: Option<u64>) -> Self {
+        Self {
+            size,
+            digests: Vec::new(),
+        }
+    }
 }
 
 /// A request to read an object or its metadata.
@@ -214,7 +271,7 @@ pub struct CopyRequest {
     /// Whether headers and metadata are those of `attributes`, and not those of the source.
     pub replace_headers: bool,
     /// The digest to show as the copy's checksum, if it is not that of the source.
-    pub checksum: Option<dewar_checksum::Algorithm>,
+    pub checksum: Option<Algorithm>,
     /// The condition on the target.
     pub condition: WriteCondition,
     /// The rules for the target's name.

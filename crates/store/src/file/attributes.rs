@@ -12,9 +12,9 @@ use minicbor::bytes::ByteVec;
 use crate::Store;
 use crate::api::ObjectRef;
 use crate::authorize::actor;
+use crate::content_writer::ContentWriter;
 use crate::limits::{DIRECTORY_XATTR_BYTES_MAX, XATTR_BYTES_MAX};
 
-use super::Revision;
 use super::directory::not_found;
 
 /// A change of attributes.
@@ -101,7 +101,7 @@ impl Store {
     }
 }
 
-impl Revision {
+impl ContentWriter {
     /// The extended attributes that the version's file will have.
     #[must_use]
     pub fn extended_attributes(&self) -> BTreeMap<String, Bytes> {

@@ -9,17 +9,13 @@
 //! - [`crate::Store::copy_tree`], [`crate::Store::remove_tree`] ([`tree`]);
 //! - [`crate::Store::rename_node`];
 //! - [`crate::Store::extended_attributes`], [`crate::Store::change_attributes`] ([`attributes`]);
-//! - [`OpenFile`]: one version, opened once and read at any places, side by side;
-//! - [`Revision`]: a new version written at any places, which appears when it is committed.
+//! - [`crate::Store::open_file`]: one version, opened once and read at any places, side by side;
+//! - [`crate::Store::write`]: a new version written at any places, which appears when it is committed.
 
-mod assembly;
 mod attributes;
 mod directory;
-mod extent_map;
 mod open;
-mod revision;
 mod tree;
-mod write_authorization;
 
 use dewar_meta::ns::record::EntryAttributes;
 use dewar_types::{EntryId, Error, Timestamp, UserId};
@@ -28,8 +24,6 @@ use crate::api::{BucketRef, ObjectInfo, ObjectRef};
 
 pub use attributes::AttributeChange;
 pub use dewar_data::blob::{ChecksummedBytes, VerifiedBytes};
-pub use open::{FileBytes, OpenFile};
-pub use revision::{FileWrite, Revision, Snapshot, WriteMode};
 
 /// Attributes that files and directories have.
 #[derive(Clone, Debug, PartialEq, Eq)]

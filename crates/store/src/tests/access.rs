@@ -9,8 +9,9 @@ use crate::api::{
     DeleteRequest, Emptiness, Hierarchy, ListPartsRequest, ListRequest, ListUploadsRequest,
     ListVersionsRequest, ObjectLock, Overwrite, PartSource, ReadCondition, RenameNodeRequest,
     RenameRequest, Tags, UploadPartRequest, VersionAttributes, Versioning, WriteCondition,
+    WriteMode, WriteRequest,
 };
-use crate::file::{CopyTreeRequest, FileWrite, MakeDirRequest, ReadDirRequest, WriteMode};
+use crate::file::{CopyTreeRequest, MakeDirRequest, ReadDirRequest};
 
 #[allow(clippy::too_many_lines, reason = "a list of all verbs")]
 async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static str, Result<()>)> {
@@ -133,13 +134,7 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         after: None,
         max: 10,
     };
-    let write = FileWrite {
-        object: object("key"),
-        mode: WriteMode::Replace,
-        size: None,
-        want: dewar_checksum::AlgorithmSet::EMPTY,
-        permissions: 0o644,
-    };
+    let write = WriteRequest::file(object("key"), WriteMode::Replace);
     let key = object("key");
     let tree = object("tree");
     let first = bucket("first");
@@ -157,7 +152,7 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
             "delete_bucket",
             store.delete_bucket(who, &first, Emptiness::Bare).await,
         ),
-        ("put", store.put(who, put_request("key")).await.map(drop)),
+        ("put", store.write(who, put_request("key")).await.map(drop)),
         ("get", store.get(who, get("key")).await.map(drop)),
         ("get of none", store.get(who, get("none")).await.map(drop)),
         ("head", store.head(who, get("key")).await.map(drop)),
@@ -190,7 +185,7 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         ("rename_node", store.rename_node(who, rename_node).await),
         (
             "write_file",
-            store.write_file(who, write.clone()).await.map(drop),
+            store.write(who, write.clone()).await.map(drop),
         ),
         ("authorize_write", store.authorize_write(who, &write).await),
         (

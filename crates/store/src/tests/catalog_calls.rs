@@ -13,10 +13,10 @@ use dewar_types::{ByteRange, Error, Result};
 use super::{Rig, bucket, content, get, object, put_request, run};
 use crate::api::{
     CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, DeleteRequest, ETagMatch,
-    ExpectedContent, Hierarchy, ListRequest, PutRequest, ReadCondition, RenameRequest,
-    UploadPartRequest, VersionAttributes, WriteCondition,
+    ExpectedContent, Hierarchy, ListRequest, ReadCondition, RenameRequest, UploadPartRequest,
+    VersionAttributes, WriteCondition, WriteMode, WriteRequest,
 };
-use crate::file::{FileWrite, MakeDirRequest, WriteMode};
+use crate::file::MakeDirRequest;
 use crate::upkeep::UpkeepConfig;
 
 /// Calls of the catalog: reads of one key, scans, commits.
@@ -137,9 +137,9 @@ fn verbs_call_the_catalog_no_more_than_they_need() {
 #[allow(clippy::too_many_lines, reason = "a list of verbs")]
 async fn every_verb(rig: &Rig, mut done: impl FnMut(&'static str)) {
     let (store, ann) = (&rig.store, &rig.ann);
-    let put = async |request: PutRequest| rig.put_as(request, &content(100, 1)).await;
-    let under = |key: &str, condition: WriteCondition| PutRequest {
-        condition,
+    let put = async |request: WriteRequest| rig.put_as(request, &content(100, 1)).await;
+    let under = |key: &str, condition: WriteCondition| WriteRequest {
+        condition: condition,
         ..put_request(key)
     };
     let absent = || WriteCondition::absent();
@@ -274,18 +274,16 @@ async fn every_verb(rig: &Rig, mut done: impl FnMut(&'static str)) {
     done("make directory");
     store.make_dir(ann, make("x/y/z")).await.expect("made");
     done("make directory and its parents");
-    let write = FileWrite {
-        object: object("made/file"),
-        mode: WriteMode::New,
-        size: None,
-        want: AlgorithmSet::EMPTY,
-        permissions: 0o644,
-    };
-    let mut file = store.write_file(ann, write).await.expect("opened");
+    let write = WriteRequest::file(object("made/file"), WriteMode::New);
+    let mut file = store.write(ann, write).await.expect("opened");
     done("open file for writing");
-    file.write(0, content(100_000, 1)).await.expect("written");
+    file.write_at(0, content(100_000, 1).into())
+        .await
+        .expect("written");
     done("write file");
-    file.commit(None).await.expect("closed");
+    file.commit(ExpectedContent::of_size(None))
+        .await
+        .expect("closed");
     done("close file");
     let file = store.open_file(ann, get("made/file")).await;
     let file = file.expect("opened");

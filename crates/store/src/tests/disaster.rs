@@ -15,8 +15,8 @@ use dewar_types::{Layout, Result};
 
 use super::{bucket, content, get, object, user};
 use crate::api::{
-    CompletePart, CompleteRequest, CreateUploadRequest, DeleteRequest, ExpectedContent, Hierarchy,
-    PutRequest, SystemHeaders, UploadPartRequest, VersionAttributes, WriteCondition,
+    CompletePart, CompleteRequest, CreateUploadRequest, DeleteRequest, ExpectedContent,
+    SystemHeaders, UploadPartRequest, VersionAttributes, WriteCondition, WriteRequest,
 };
 use crate::encryption::Encryption;
 use crate::engine::{
@@ -101,25 +101,20 @@ impl Scene {
 
     pub(super) async fn put(&mut self, key: &str, len: usize, seed: u64) {
         let bytes = content(len, seed);
-        let request = PutRequest {
-            hierarchy: Hierarchy::Flat,
-            object: object(key),
-            size: None,
+        let request = WriteRequest {
             attributes: VersionAttributes {
                 headers: content_type("text/dewar"),
                 metadata: [("from".to_owned(), "a test".to_owned())].into(),
                 ..VersionAttributes::default()
             },
             want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
-            checksum: None,
             encryption: encryption(key),
-            acl: None,
-            condition: WriteCondition::default(),
+            ..WriteRequest::new(object(key))
         };
         let mut upload = self
             .engine
             .store()
-            .put(&self.ann, request)
+            .write(&self.ann, request)
             .await
             .expect("begun");
         upload.write(bytes.clone()).await.expect("taken");

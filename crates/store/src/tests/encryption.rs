@@ -5,8 +5,9 @@ use dewar_types::{ByteRange, ErrorKind, RangeSpec, Result};
 
 use super::*;
 use crate::api::{
-    AttributesRequest, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, Hierarchy,
-    PartSource, UploadPartRequest, VersionAttributes,
+    AttributesRequest, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest,
+    ExpectedContent, Hierarchy, PartSource, UploadPartRequest, VersionAttributes, WriteCondition,
+    WriteRequest,
 };
 use crate::{CustomerKey, Encryption, EncryptionMode};
 
@@ -31,7 +32,7 @@ fn plain(len: usize) -> Bytes {
 }
 
 async fn put(rig: &Rig, key: &str, bytes: &Bytes, how: Option<Encryption>) -> ObjectInfo {
-    let request = PutRequest {
+    let request = WriteRequest {
         encryption: how,
         want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
         checksum: Some(Algorithm::Sha256),

@@ -6,26 +6,31 @@ use dewar_types::{ErrorKind, Result};
 
 use super::{Rig, bucket, content, get, object, put_request, run};
 use crate::api::{
-    ETagMatch, ExpectedContent, Hierarchy, ObjectInfo, Overwrite, PutRequest, RenameNodeRequest,
-    VersionAttributes, WriteCondition,
+    ETagMatch, ExpectedContent, Hierarchy, ObjectInfo, Overwrite, RenameNodeRequest,
+    VersionAttributes, WriteCondition, WriteRequest,
 };
 use crate::file::{CopyTreeRequest, MakeDirRequest, Node};
 
 /// What a WebDAV front makes of a PUT with `If-Match`, `Content-Type` and `Repr-Digest`.
-fn webdav_put(key: &str, condition: WriteCondition, content_type: &str) -> PutRequest {
+fn webdav_put(key: &str, condition: WriteCondition, content_type: &str) -> WriteRequest {
     let mut attributes = VersionAttributes::default();
     attributes.headers.content_type = Some(content_type.to_owned());
-    PutRequest {
-        attributes,
-        condition,
+    WriteRequest {
+        attributes: attributes,
+        condition: condition,
         hierarchy: Hierarchy::Strict,
         want: AlgorithmSet::EMPTY.with(Algorithm::Sha256),
         ..put_request(key)
     }
 }
 
-async fn put(rig: &Rig, request: PutRequest, bytes: &Bytes, digest: Digest) -> Result<ObjectInfo> {
-    let mut upload = rig.store.put(&rig.ann, request).await?;
+async fn put(
+    rig: &Rig,
+    request: WriteRequest,
+    bytes: &Bytes,
+    digest: Digest,
+) -> Result<ObjectInfo> {
+    let mut upload = rig.store.write(&rig.ann, request).await?;
     upload.write(bytes.clone()).await?;
     let expect = ExpectedContent {
         size: Some(bytes.len() as u64),
@@ -109,7 +114,7 @@ fn a_put_has_conditions_attributes_digests_and_the_rules_of_a_hierarchy() {
         // The rules hold when the name is given, too.
         let late = async |key: &str| {
             let request = webdav_put(key, WriteCondition::NONE, "a/b");
-            rig.store.put(&rig.ann, request).await.expect("begun")
+            rig.store.write(&rig.ann, request).await.expect("begun")
         };
         let (directory, below) = (late("later").await, late("above/below").await);
         make_dir(&rig, "later", false, false).await.expect("made");

@@ -46,12 +46,12 @@ use dewar_types::{
 };
 
 use crate::api::{
-    BucketRef, DeleteRequest, ExpectedContent, GetRequest, Hierarchy, ListRequest, ObjectInfo,
-    ObjectRef, PutRequest, ReadCondition, VersionAttributes, WriteCondition,
+    BucketRef, DeleteRequest, ExpectedContent, GetRequest, ListRequest, ObjectInfo, ObjectRef,
+    ReadCondition, WriteCondition, WriteRequest,
 };
 use crate::upkeep::UpkeepConfig;
 use crate::workers::Workers;
-use crate::{BlobTable, JournalPin, Store, StoreParts, Upload};
+use crate::{BlobTable, JournalPin, Store, StoreParts};
 
 pub(crate) const SMALL: u32 = 10_000;
 
@@ -154,8 +154,8 @@ impl Rig {
         self.put_as(put_request(key), bytes).await
     }
 
-    pub(crate) async fn put_as(&self, request: PutRequest, bytes: &Bytes) -> Result<ObjectInfo> {
-        let mut upload: Upload = self.store.put(&self.ann, request).await?;
+    pub(crate) async fn put_as(&self, request: WriteRequest, bytes: &Bytes) -> Result<ObjectInfo> {
+        let mut upload = self.store.write(&self.ann, request).await?;
         for part in bytes.chunks(7_000) {
             upload.write(bytes.slice_ref(part)).await?;
         }
@@ -275,17 +275,10 @@ pub(crate) fn bucket(name: &str) -> BucketRef {
     BucketRef::own(BucketName::new(name).expect("valid"))
 }
 
-pub(crate) fn put_request(key: &str) -> PutRequest {
-    PutRequest {
-        hierarchy: Hierarchy::Flat,
-        encryption: None,
-        attributes: VersionAttributes::default(),
-        object: object(key),
-        size: None,
+pub(crate) fn put_request(key: &str) -> WriteRequest {
+    WriteRequest {
         want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
-        checksum: None,
-        condition: WriteCondition::default(),
-        acl: None,
+        ..WriteRequest::new(object(key))
     }
 }
 

@@ -19,13 +19,13 @@ use super::membership::{dynamic, id_of, shards};
 use super::{bucket, content, get, object, put_request, run, user};
 use crate::api::{
     CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ExpectedContent, Hierarchy,
-    ObjectInfo, PutRequest, ReadCondition, UploadPartRequest, VersionAttributes, WriteCondition,
+    ObjectInfo, ReadCondition, UploadPartRequest, VersionAttributes, WriteCondition, WriteMode,
+    WriteRequest,
 };
 use crate::encryption::Encryption;
 use crate::engine::{
     BackgroundWork, DiskObserver, Engine, EngineConfig, Folder, Folders, LiveFolders,
 };
-use crate::file::{FileWrite, WriteMode};
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::LifecycleConfig;
 use crate::lifecycle::rules::{Expiration, Filter, NoncurrentTransition, Rule, Transition};
@@ -163,8 +163,8 @@ impl Two {
         }
     }
 
-    fn request(&self, key: &str, class: Option<&str>) -> PutRequest {
-        PutRequest {
+    fn request(&self, key: &str, class: Option<&str>) -> WriteRequest {
+        WriteRequest {
             attributes: VersionAttributes {
                 storage_class: class.map(str::to_owned),
                 ..VersionAttributes::default()
@@ -173,8 +173,8 @@ impl Two {
         }
     }
 
-    async fn put_as(&self, request: PutRequest, bytes: &Bytes) -> Result<ObjectInfo> {
-        let mut upload = self.engine.store().put(&self.ann, request).await?;
+    async fn put_as(&self, request: WriteRequest, bytes: &Bytes) -> Result<ObjectInfo> {
+        let mut upload = self.engine.store().write(&self.ann, request).await?;
         upload.write(bytes.clone()).await?;
         upload.commit(ExpectedContent::default()).await
     }
@@ -830,23 +830,29 @@ fn a_change_of_a_file_that_was_moved_meanwhile_is_refused() {
     run(async {
         let two = Two::new(12).await;
         two.put("file", None, LARGE).await.expect("put");
-        let write = || FileWrite {
-            object: object("file"),
-            mode: WriteMode::Update,
-            size: None,
-            want: AlgorithmSet::EMPTY,
-            permissions: 0o644,
-        };
+        let write = || WriteRequest::file(object("file"), WriteMode::Update);
         let store = two.engine.store();
-        let mut change = store.write_file(&two.ann, write()).await.expect("begun");
-        change.write(10, content(5, 1)).await.expect("taken");
+        let mut change = store.write(&two.ann, write()).await.expect("begun");
+        change
+            .write_at(10, content(5, 1).into())
+            .await
+            .expect("taken");
         assert!(two.move_to("file", Some(COLD)).await.expect("moved"));
-        let refused = change.commit(None).await.expect_err("moved");
+        let refused = change
+            .commit(ExpectedContent::of_size(None))
+            .await
+            .expect_err("moved");
         assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
         // Begun anew, it stays in the pool and the class where it is.
-        let mut change = store.write_file(&two.ann, write()).await.expect("begun");
-        change.write(10, content(5, 1)).await.expect("taken");
-        let changed = change.commit(None).await.expect("changed");
+        let mut change = store.write(&two.ann, write()).await.expect("begun");
+        change
+            .write_at(10, content(5, 1).into())
+            .await
+            .expect("taken");
+        let changed = change
+            .commit(ExpectedContent::of_size(None))
+            .await
+            .expect("changed");
         assert_eq!(changed.attributes.storage_class.as_deref(), Some(COLD));
         two.settle().await;
         assert_eq!(two.shards().0, 0);

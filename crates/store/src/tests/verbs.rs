@@ -6,10 +6,9 @@ use dewar_types::{ErrorKind, RangeSpec};
 use super::{Rig, SMALL, bucket, content, get, get_range, object, put_request, run};
 use crate::api::{
     CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ETagMatch, Emptiness,
-    ExpectedContent, GetRequest, Hierarchy, ListPartsRequest, PutRequest, ReadCondition,
-    RenameRequest, UploadPartRequest, VersionAttributes, WriteCondition,
+    ExpectedContent, GetRequest, Hierarchy, ListPartsRequest, ReadCondition, RenameRequest,
+    UploadPartRequest, VersionAttributes, WriteCondition, WriteMode, WriteRequest,
 };
-use crate::file::{FileWrite, WriteMode};
 
 #[test]
 fn objects_of_every_size_come_back_and_leave_nothing() {
@@ -54,7 +53,7 @@ fn what_the_client_says_must_be_so() {
             ];
             for (size, digests, kind) in expects {
                 let request = put_request("key");
-                let mut upload = rig.store.put(&rig.ann, request).await.expect("begun");
+                let mut upload = rig.store.write(&rig.ann, request).await.expect("begun");
                 upload.write(bytes.clone()).await.expect("taken");
                 let error = upload.commit(ExpectedContent { size, digests }).await;
                 assert_eq!(error.expect_err("refused").kind(), kind);
@@ -69,7 +68,7 @@ fn what_the_client_says_must_be_so() {
 fn conditions_decide() {
     run(async {
         let rig = Rig::new(3).await;
-        let put = |absent: bool, if_match: Option<&str>| PutRequest {
+        let put = |absent: bool, if_match: Option<&str>| WriteRequest {
             condition: WriteCondition {
                 if_none_match: absent.then_some(ETagMatch::Any),
                 if_match: if_match.map(|etag| ETagMatch::Is(etag.to_owned())),
@@ -98,7 +97,7 @@ fn conditions_decide() {
         rig.delete("key").await.expect("deleted");
         let mut late = rig
             .store
-            .put(&rig.ann, put(true, None))
+            .write(&rig.ann, put(true, None))
             .await
             .expect("begun");
         late.write(content(50_000, 3)).await.expect("taken");
@@ -377,14 +376,8 @@ fn content_without_an_online_copy_is_an_error_and_no_empty_body() {
             rig.recall_is_needed(key).await;
             let read = rig.get(key).await;
             let opened = rig.store.open_file(&rig.ann, get(key)).await;
-            let update = FileWrite {
-                object: object(key),
-                mode: WriteMode::Update,
-                size: None,
-                want: AlgorithmSet::EMPTY,
-                permissions: 0o644,
-            };
-            let changed = rig.store.write_file(&rig.ann, update).await;
+            let update = WriteRequest::file(object(key), WriteMode::Update);
+            let changed = rig.store.write(&rig.ann, update).await;
             let (info, _) = rig
                 .store
                 .head(&rig.ann, get(key))

@@ -15,8 +15,7 @@ use dewar_env::BoxFuture;
 use dewar_env::disk::sim::SimWorld;
 use dewar_meta::kv::MemoryKv;
 use dewar_meta::ns::Tree;
-use dewar_store::api::{BucketRef, ObjectRef};
-use dewar_store::file::{FileWrite, WriteMode};
+use dewar_store::api::{BucketRef, ExpectedContent, ObjectRef, WriteMode, WriteRequest};
 use dewar_store::quota::{Quota, QuotaTarget};
 use dewar_store::upkeep::UpkeepConfig;
 use dewar_store::workers::Workers;
@@ -299,21 +298,21 @@ impl Rig {
     /// Puts a file as S3 does.
     pub(super) async fn put(&self, path: &str, bytes: &[u8]) {
         let key = path.trim_start_matches("/first/");
-        let write = FileWrite {
-            object: ObjectRef {
+        let write = WriteRequest::file(
+            ObjectRef {
                 bucket: BucketRef::own(BucketName::new("first").expect("valid")),
                 key: ObjectKey::new(key).expect("valid"),
             },
-            mode: WriteMode::Replace,
-            size: None,
-            want: AlgorithmSet::EMPTY,
-            permissions: 0o644,
-        };
-        let revision = self.door.store.write_file(&self.caller, write).await;
+            WriteMode::Replace,
+        );
+        let revision = self.door.store.write(&self.caller, write).await;
         let mut revision = revision.expect("begun");
         let bytes = Bytes::copy_from_slice(bytes);
-        revision.write(0, bytes).await.expect("written");
-        revision.commit(None).await.expect("put");
+        revision.write_at(0, bytes.into()).await.expect("written");
+        revision
+            .commit(ExpectedContent::of_size(None))
+            .await
+            .expect("put");
     }
 
     /// The same, of the reference implementation and of a process with this number.

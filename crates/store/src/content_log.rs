@@ -27,7 +27,7 @@ const PART_MEMORY_BYTES: usize = 128;
 pub(crate) const SMALL_PARTS_MEMORY_BYTES: usize = (SMALL_PARTS_MAX + 1) * PART_MEMORY_BYTES;
 
 /// Content being received. Dropped, it leaves nothing.
-pub(crate) struct ContentWriter {
+pub(crate) struct ContentLog {
     shared: SharedStore,
     version: VersionId,
     digests: StreamDigests,
@@ -57,7 +57,7 @@ pub(crate) enum StagedContent {
     Large { record: BlobRecord },
 }
 
-impl ContentWriter {
+impl ContentLog {
     /// Content from `origin` (for salvage only). `size` is the client's value, if it has one. The
     /// content is encrypted with `key`, if there is one.
     pub(crate) async fn new(
@@ -86,6 +86,11 @@ impl ContentWriter {
             origin,
             shared: SharedStore::clone(shared),
         })
+    }
+
+    /// The same as content of a version that exists already.
+    pub(crate) fn of_version(self, version: VersionId) -> Self {
+        Self { version, ..self }
     }
 
     /// The bytes received so far, as long as they are all in memory and unchanged.
