@@ -5,17 +5,17 @@
 //! its owner, its list and its tags affect the decision.
 
 use dewar_auth::{
-    AccessDenied, Acl, Action, BucketAccess, Caller, Details, Effect, Limit, ObjectAccess, Policy,
-    Principal, Reason, Resource, User, UserKind, authorize, makes_only_new,
+    AccessDenied, Acl, Action, AuthorizeResult, BucketAccess, Caller, Details, Effect, Limit,
+    ObjectAccess, Policy, Principal, Reason, Resource, User, UserKind, authorize, makes_only_new,
 };
-use dewar_meta::ns::record::FileRecord;
-use dewar_meta::ns::{Actor, Bucket, ETagMatch, ResolvedName, Tenant};
+use dewar_catalog::record::FileRecord;
+use dewar_catalog::{Actor, Tenant};
+use dewar_namespace::{Bucket, ETagMatch, ResolvedName};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
 use crate::Inner;
 use crate::access::{access_of, check_said, some_policy};
 use crate::api::{BucketRef, WriteCondition};
-use crate::audit::AuthorizeResult;
 use crate::document::document_of;
 use crate::version_attributes::{BucketTags, Tags};
 
@@ -63,7 +63,7 @@ impl Inner {
         named: Option<&TenantName>,
     ) -> Result<Tenant> {
         let name = named.cloned().unwrap_or_else(|| caller.tenant());
-        let found = self.tree.tenant(&name).await?;
+        let found = self.tree.catalog().tenant(&name).await?;
         // A tenant that does not exist has no buckets, and is not told apart from one without.
         found.ok_or_else(|| {
             Error::new(
@@ -71,6 +71,13 @@ impl Inner {
                 format!("there is no tenant {name}"),
             )
         })
+    }
+
+    /// Tells the accounts that the policy of a bucket has changed, or may have.
+    pub(crate) fn bucket_policy_changed(&self, bucket: &Bucket) {
+        let owner = bucket.record.attributes.owner;
+        self.accounts
+            .bucket_policy_changed(bucket.tenant.id, owner, bucket.id);
     }
 
     /// The facts for policies that are the same for every verb.
@@ -207,7 +214,8 @@ impl Inner {
                 let path = bucket.path(key.as_str());
                 let why = "the token lets create but not overwrite";
                 let message = format!("{path} exists, and {why}");
-                self.audit.refused(caller, Action::PutObject, path, why);
+                self.authorizer
+                    .record_refusal(caller, Action::PutObject, path, why);
                 return Err(Error::new(ErrorKind::Denied, message));
             }
             condition.if_none_match = Some(ETagMatch::Any);
@@ -377,7 +385,7 @@ impl Inner {
         details: &Details<'_>,
     ) -> Result<AuthorizeResult> {
         with_resource(caller, bucket, key, object, details, |resource, details| {
-            self.audit
+            self.authorizer
                 .authorize_resource(caller, action, resource, details)
         })?
     }

@@ -1,8 +1,8 @@
 //! Deleting objects and versions, one or many.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::record::VersionRecord;
-use dewar_meta::ns::{Bucket, DeleteOutcome, DeleteTarget};
+use dewar_catalog::record::VersionRecord;
+use dewar_namespace::{Bucket, DeleteOutcome, DeleteTarget};
 use dewar_types::{Error, ErrorKind, Result};
 
 use crate::Store;
@@ -67,7 +67,7 @@ impl Store {
         items: Vec<DeleteItem>,
         bypass: bool,
     ) -> Result<Vec<Result<DeleteResult>>> {
-        let caller = &self.inner.audit.batched(caller);
+        let caller = &self.inner.authorizer.batched(caller);
         let bucket = self.inner.bucket_of(caller, bucket).await?;
         let details = self.inner.details();
         // Who may not bypass for all of them may for none.

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::Caller;
+use dewar_auth::fair_share::{FairShares, ShareOwner, SharePermit};
+use dewar_catalog::record::VersionRecord;
 use dewar_checksum::{Algorithm, AlgorithmSet, Digest, DigestSet, StreamDigests};
 use dewar_env::BoxFuture;
-use dewar_meta::ns::Bucket;
-use dewar_meta::ns::record::VersionRecord;
+use dewar_namespace::Bucket;
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionId, VersionName};
 use futures_util::FutureExt as _;
 use futures_util::future::{Shared as SharedFuture, WeakShared};
@@ -24,7 +25,6 @@ use crate::api::{GetRequest, ObjectRef};
 use crate::authorize::actor;
 use crate::content_reader::{ContentReader, ReadOrder};
 use crate::encryption;
-use crate::fair_share::{FairShares, ShareOwner, SharePermit};
 use crate::limits::{DIGEST_ATTEMPTS_MAX, DIGEST_LATER};
 use crate::{Inner, SharedStore, Store};
 

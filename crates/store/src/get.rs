@@ -1,8 +1,8 @@
 //! Reading an object, or only looking at it.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::record::{ContentCopy, CopyState, Extent, FileRecord, VersionRecord};
-use dewar_meta::ns::{Bucket, ResolvedName};
+use dewar_catalog::record::{ContentCopy, CopyState, Extent, FileRecord, VersionRecord};
+use dewar_namespace::{Bucket, ResolvedName};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionName};
 
 use crate::api::{DeleteMarkerError, GetRequest, ObjectInfo};

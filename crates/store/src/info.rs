@@ -1,8 +1,8 @@
 //! From catalog records to what fronts hear, and back.
 
+use dewar_catalog::record::{DisplayedChecksum, FileRecord, VersionRecord, Versioning};
 use dewar_checksum::{Algorithm, Composite};
-use dewar_meta::ns::record::{DisplayedChecksum, FileRecord, VersionRecord, Versioning};
-use dewar_meta::ns::{Bucket, VersionAttributes};
+use dewar_namespace::{Bucket, VersionAttributes};
 use dewar_types::{Error, ErrorKind, Result, UserId, VersionName};
 
 use crate::api::{ObjectChecksum, ObjectInfo};

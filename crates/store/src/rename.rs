@@ -1,7 +1,7 @@
 //! Renaming an object or a directory.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::{Bucket, Hierarchy, NameRef, RenameOptions};
+use dewar_namespace::{Bucket, Hierarchy, NameRef, RenameOptions};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::access::policies_tell_keys_apart;
@@ -185,8 +185,8 @@ impl Inner {
         }
         let message = "a policy tells names in the bucket apart, so directories keep theirs";
         let path = bucket.path(source.as_str());
-        self.audit
-            .refused(caller, Action::RenameObject, path, message);
+        self.authorizer
+            .record_refusal(caller, Action::RenameObject, path, message);
         Err(Error::new(ErrorKind::Denied, message))
     }
 }

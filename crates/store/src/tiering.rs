@@ -17,11 +17,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dewar_catalog::Actor;
+use dewar_catalog::record::{ContentCopy, Extent, Slot as SlotPlace, VersionRecord};
 use dewar_checksum::{AlgorithmSet, Digest, DigestSet};
 use dewar_data::format::ShardKind;
 use dewar_data::segment::encode_slot;
-use dewar_meta::ns::record::{ContentCopy, Extent, Slot as SlotPlace, VersionRecord};
-use dewar_meta::ns::{Actor, Bucket, ChangeContext, DataChanges, Relocation, VersionAttributes};
+use dewar_namespace::{Bucket, ChangeContext, DataChanges, Relocation, VersionAttributes};
 use dewar_types::{BlobId, Error, ErrorKind, ObjectKey, PoolId, Result};
 
 use crate::api::ExpectedContent;

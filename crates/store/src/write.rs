@@ -1,7 +1,7 @@
 //! Beginning to write an object or a file.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::{Bucket, Hierarchy, ResolvedName};
+use dewar_namespace::{Bucket, Hierarchy, ResolvedName};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 use tracing::Instrument as _;
 

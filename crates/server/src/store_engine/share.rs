@@ -2,10 +2,11 @@
 
 use dewar_auth::Caller;
 use dewar_env::Env;
+use dewar_iam::NewShare;
 use dewar_s3::sigv4::{PresignRequest, presign};
+use dewar_store::Store;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::Node;
-use dewar_store::{NewShare, Store};
 use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, TenantName, UserId};
 
 use super::admin::rfc3339;
@@ -20,7 +21,7 @@ pub(super) struct ShareEndpoint<'a> {
     pub(super) region: &'a str,
 }
 
-fn info(env: &Env, share: dewar_store::ShareInfo, url: Option<String>) -> ShareInfo {
+fn info(env: &Env, share: dewar_iam::ShareInfo, url: Option<String>) -> ShareInfo {
     ShareInfo {
         created: rfc3339(share.created),
         expires: rfc3339(share.expires),
@@ -141,7 +142,7 @@ async fn check_object(
 /// The account that owns a bucket of the default tenant.
 async fn owner(store: &Store, bucket: &BucketName) -> Result<String> {
     let tree = store.tree();
-    let tenant = tree.tenant(&TenantName::default()).await?;
+    let tenant = tree.catalog().tenant(&TenantName::default()).await?;
     let found = match &tenant {
         Some(tenant) => tree.bucket(tenant, bucket).await?,
         None => None,

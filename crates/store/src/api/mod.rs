@@ -9,11 +9,12 @@ mod object;
 
 pub use access::{AccountName, BucketOptions, GranteeName, NamedAcl, NewAcl};
 pub use bucket::{BucketInfo, BucketPage, BucketRef};
-pub use dewar_meta::ns::record::{
+pub use dewar_catalog::Usage;
+pub use dewar_catalog::record::{
     DefaultRetention, ObjectLock, Retention, RetentionMode, SystemHeaders, Versioning,
 };
-pub use dewar_meta::ns::{
-    ETagMatch, Emptiness, Hierarchy, IfRange, NewBucket, ReadCondition, Usage, VersionAttributes,
+pub use dewar_namespace::{
+    ETagMatch, Emptiness, Hierarchy, IfRange, NewBucket, ReadCondition, VersionAttributes,
     WriteCondition,
 };
 pub use list::{

@@ -1,7 +1,7 @@
 //! Objects.
 
 use dewar_checksum::{Algorithm, AlgorithmSet, Composite, Digest, DigestSet};
-use dewar_meta::ns::{Hierarchy, ReadCondition, VersionAttributes, WriteCondition};
+use dewar_namespace::{Hierarchy, ReadCondition, VersionAttributes, WriteCondition};
 use dewar_types::{ObjectKey, RangeSpec, Timestamp, UserId, VersionId, VersionName};
 
 use crate::lifecycle::Expiry;

@@ -27,10 +27,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use dewar_auth::Caller;
+use dewar_catalog::record::{ContentCopy, DisplayedChecksum, ETag, Extent};
 use dewar_checksum::{Algorithm, AlgorithmSet, Digest, DigestSet};
 use dewar_data::blob::{BlobRecord, ChecksummedBytes};
-use dewar_meta::ns::record::{ContentCopy, DisplayedChecksum, ETag, Extent};
-use dewar_meta::ns::{
+use dewar_namespace::{
     Bucket, DataChanges, Hierarchy, NameRef, NewVersion, Reservation, ResolvedName,
 };
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, PoolId, Result};

@@ -17,7 +17,7 @@ mod directory;
 mod open;
 mod tree;
 
-use dewar_meta::ns::record::EntryAttributes;
+use dewar_catalog::record::EntryAttributes;
 use dewar_types::{EntryId, Error, Timestamp, UserId};
 
 use crate::api::{BucketRef, ObjectInfo, ObjectRef};

@@ -8,17 +8,17 @@
 use std::collections::VecDeque;
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::record::DirRecord;
-use dewar_meta::ns::{Bucket, Hierarchy, ListQuery, Listed, Listing};
+use dewar_catalog::record::DirRecord;
+use dewar_namespace::{Bucket, Hierarchy, ListQuery, Listed, Listing};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::api::{
     BucketRef, CopyRequest, DeleteItem, ObjectRef, ReadCondition, VersionAttributes, WriteCondition,
 };
-use crate::fair_share::{ShareOwner, SharePermit};
 use crate::limits::{TREE_FAILURES_MAX, TREE_PAGE, TREE_WALK_LATER};
 use crate::listing_limits::GATE_RETRY_AFTER;
 use crate::{Inner, Store};
+use dewar_auth::fair_share::{ShareOwner, SharePermit};
 
 use super::{CopyTreeRequest, MakeDirRequest, TreeReport};
 

@@ -10,12 +10,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dewar_auth::User;
+use dewar_catalog::Actor;
+use dewar_catalog::record::{ContentCopy, ETag, Extent, FileRecord};
 use dewar_checksum::DigestSet;
 use dewar_data::segment::SegmentRecord;
-use dewar_meta::ns::record::{ContentCopy, ETag, Extent, FileRecord};
-use dewar_meta::ns::{
-    Actor, Bucket, CopyOptions, DataChanges, NewBucket, NewPart, NewUpload, NewVersion,
-    VersionAttributes, WriteCondition,
+use dewar_iam::NewUser;
+use dewar_namespace::{
+    Bucket, CopyOptions, DataChanges, NewBucket, NewPart, NewUpload, NewVersion, VersionAttributes,
+    WriteCondition,
 };
 use dewar_types::{
     BlobId, BucketName, Error, ErrorKind, ObjectKey, PoolId, Result, TenantName, Timestamp, UserId,
@@ -25,7 +27,6 @@ use parking_lot::Mutex;
 
 use super::report::{Finding, SalvageReporter, SalvageTotals};
 use crate::SharedStore;
-use crate::accounts::NewUser;
 use crate::info::full_checksum;
 use crate::salvage_header::{PartOf, SalvageHeader};
 
@@ -166,9 +167,9 @@ impl<'r> NameRestorer<'r> {
         }
         let tree = &self.shared.tree;
         let actor = actor(owner);
-        let tenant = match tree.tenant(&place.tenant).await? {
+        let tenant = match tree.catalog().tenant(&place.tenant).await? {
             Some(tenant) => Some(tenant),
-            None if self.write => Some(tree.create_tenant(&actor, &place.tenant).await?),
+            None if self.write => Some(tree.catalog().create_tenant(&actor, &place.tenant).await?),
             None => None,
         };
         let found = match &tenant {
@@ -391,10 +392,10 @@ impl<'r> NameRestorer<'r> {
             Err(error) => return Err(error),
         };
         let default = TenantName::default();
-        let tenant = tree
-            .tenant(&default)
-            .await?
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "the default tenant is not there"))?;
+        let tenant =
+            tree.catalog().tenant(&default).await?.ok_or_else(|| {
+                Error::new(ErrorKind::Internal, "the default tenant is not there")
+            })?;
         let name = BucketName::new(KEPT_BUCKET)?;
         let made = tree
             .create_bucket(&actor(user.id), &tenant, &name, NewBucket::default())
@@ -522,7 +523,7 @@ impl<'r> NameRestorer<'r> {
     async fn has_shards(&self, blob: BlobId, segment: bool) -> Result<bool> {
         let table = &self.shared.table;
         let record = if segment {
-            let value = self.shared.tree.segment_record(blob).await?;
+            let value = self.shared.tree.catalog().segment_record(blob).await?;
             match value.map(|value| SegmentRecord::from_bytes(&value)) {
                 None => None,
                 Some(record) => match record? {

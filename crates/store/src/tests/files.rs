@@ -1,7 +1,7 @@
 //! Files and directories as hierarchical fronts use them.
 
 use bytes::Bytes;
-use dewar_checksum::{Algorithm, AlgorithmSet, Digest};
+use dewar_checksum::{Algorithm, Digest};
 use dewar_types::{ByteRange, ErrorKind, Result};
 use proptest::prelude::*;
 

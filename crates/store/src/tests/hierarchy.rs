@@ -348,7 +348,7 @@ fn one_account_does_not_take_all_walks() {
     run(async {
         let rig = Rig::new(66).await;
         rig.put("d/file", &content(10, 1)).await.expect("put");
-        let sharer = crate::fair_share::ShareOwner::of(&rig.ann);
+        let sharer = dewar_auth::fair_share::ShareOwner::of(&rig.ann);
         let walks = &rig.store.inner.tree_walks;
         let held: Vec<_> = std::iter::from_fn(|| walks.take(&sharer)).collect();
         let removed = rig.store.remove_tree(&rig.ann, &object("d")).await;

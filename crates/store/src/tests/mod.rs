@@ -2,6 +2,7 @@
 
 mod access;
 mod backup;
+mod bucket_principals;
 mod catalog_calls;
 mod digests;
 mod disaster;
@@ -11,7 +12,6 @@ mod faults;
 mod files;
 mod format;
 mod hierarchy;
-mod identities;
 mod joining;
 mod journal;
 mod membership;
@@ -33,14 +33,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::{Caller, CredentialStore, MasterKeys, Origin};
+use dewar_catalog::record::{CopyState, VersionRecord};
 use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
 use dewar_env::disk::sim::SimWorld;
-use dewar_meta::kv::{Kv, MemoryKv};
-use dewar_meta::ns::record::{CopyState, VersionRecord};
-use dewar_meta::ns::{DataChanges, Tree};
+use dewar_kv::{Kv, MemoryKv};
+use dewar_namespace::{DataChanges, Tree};
 use dewar_types::{
     BlobId, BucketName, ByteRange, DiskId, Layout, ObjectKey, RangeSpec, Result, UserId,
 };
@@ -120,7 +120,6 @@ impl Rig {
         let master = Arc::new(MasterKeys::generate(&*env.rng));
         let store = Store::new(StoreParts {
             env,
-            kv,
             tree,
             blobs,
             segments,
@@ -178,7 +177,10 @@ impl Rig {
     /// The current version as the catalog has it.
     pub(crate) async fn found(&self, key: &str) -> VersionRecord {
         let (tree, object) = (self.store.tree(), object(key));
-        let named = tree.tenant(&dewar_types::TenantName::default()).await;
+        let named = tree
+            .catalog()
+            .tenant(&dewar_types::TenantName::default())
+            .await;
         let tenant = named.expect("read").expect("there");
         let bucket = tree.bucket(&tenant, &object.bucket.name).await;
         let bucket = bucket.expect("read").expect("there");
@@ -189,7 +191,10 @@ impl Rig {
     /// Makes all copies of the current version nearline, as a tape pool would.
     pub(crate) async fn recall_is_needed(&self, key: &str) {
         let (tree, object) = (self.store.tree(), object(key));
-        let named = tree.tenant(&dewar_types::TenantName::default()).await;
+        let named = tree
+            .catalog()
+            .tenant(&dewar_types::TenantName::default())
+            .await;
         let tenant = named.expect("read").expect("there");
         let bucket = tree.bucket(&tenant, &object.bucket.name).await;
         let bucket = bucket.expect("read").expect("there");
@@ -260,7 +265,11 @@ pub(crate) async fn user(store: &Store, name: &str, id: u64) -> Caller {
     let accounts = store.accounts();
     accounts.add_user(UserId(id), name).await.expect("added");
     let (key, _) = accounts.add_key(name, None, None).await.expect("added");
-    let key = store.access_key(&key).await.expect("read").expect("valid");
+    let key = accounts
+        .access_key(&key)
+        .await
+        .expect("read")
+        .expect("valid");
     Caller::by_access_key(&key, origin())
 }
 

@@ -1,6 +1,6 @@
 //! Each verb as it should go.
 
-use dewar_checksum::{Algorithm, AlgorithmSet, Digest};
+use dewar_checksum::{Algorithm, Digest};
 use dewar_types::{ErrorKind, RangeSpec};
 
 use super::{Rig, SMALL, bucket, content, get, get_range, object, put_request, run};

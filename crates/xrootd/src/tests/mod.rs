@@ -13,7 +13,6 @@ mod third_party;
 mod uploads;
 
 use bytes::{Bytes, BytesMut};
-use dewar_checksum::AlgorithmSet;
 use dewar_store::api::{BucketRef, ExpectedContent, ObjectRef, WriteMode, WriteRequest};
 use dewar_types::{BucketName, ObjectKey};
 use dewar_xrootd_proto::options::{dirlist, open, stat};

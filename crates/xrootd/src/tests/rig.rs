@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dewar_auth::{Caller, MasterKeys, Origin, UncountedConnection};
-use dewar_checksum::AlgorithmSet;
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
 use dewar_env::BoxFuture;
 use dewar_env::disk::sim::SimWorld;
-use dewar_meta::kv::MemoryKv;
-use dewar_meta::ns::Tree;
+use dewar_kv::MemoryKv;
+use dewar_namespace::Tree;
 use dewar_store::api::{BucketRef, ExpectedContent, ObjectRef, WriteMode, WriteRequest};
 use dewar_store::quota::{Quota, QuotaTarget};
 use dewar_store::upkeep::UpkeepConfig;
@@ -163,7 +162,6 @@ impl Rig {
             segments: Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _),
             master: Arc::new(MasterKeys::generate(&*env.rng)),
             env: env.clone(),
-            kv,
             tree,
             blobs,
             table,
