@@ -28,10 +28,6 @@ impl Store {
             .write_target(caller, &bucket, to, &request.condition, false)
             .await?;
         let found = inner.tree.find_name(&bucket, source).await?;
-        let asked = &request.source_condition;
-        if asked.compares() || asked.if_match.is_some() {
-            inner.authorize_comparison(caller, &bucket, source, found.file())?;
-        }
         let principal = caller.to_string();
         let actor = actor(caller, &principal);
         if let Some(directory) = source.as_str().strip_suffix('/')
@@ -56,6 +52,9 @@ impl Store {
                 .rename_dir(&actor, (&bucket, &from), (&bucket, &to), options)
                 .await;
         }
+        // A file would be carried out of what a statement denies to read. This is asked as for its
+        // attributes, so tokens that may modify both names still do.
+        inner.authorize_comparison(caller, &bucket, source, found.file())?;
         let (from, to) = (
             NameRef::new(&bucket, source, Some(found)),
             NameRef::new(&bucket, to, there),
@@ -117,6 +116,7 @@ impl Store {
             return Err(Error::new(ErrorKind::NotFound, message));
         }
         inner.authorize_rename(caller, &bucket, source, target)?;
+        inner.authorize_comparison(caller, &bucket, source, node.file())?;
         let asked = match request.overwrite {
             Overwrite::Never => WriteCondition::absent(),
             Overwrite::Files | Overwrite::EmptyDirectories => WriteCondition::NONE,

@@ -147,7 +147,7 @@ async fn page(
     query: ListQuery<'_>,
 ) -> Result<Listing> {
     loop {
-        let gate = inner.listings.gate(caller.account());
+        let gate = inner.listings.gate(caller);
         match inner.tree.list_within(bucket, query, gate.budget()).await {
             Err(error) if matches!(error.kind(), ErrorKind::Busy(_)) => {
                 tokio::time::sleep(GATE_RETRY_AFTER).await;

@@ -13,6 +13,7 @@ use crate::api::{
 };
 use crate::file::{CopyTreeRequest, MakeDirRequest, ReadDirRequest};
 
+/// The verbs of objects.
 #[allow(clippy::too_many_lines, reason = "a list of all verbs")]
 async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static str, Result<()>)> {
     let store = &rig.store;
@@ -112,31 +113,7 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         after: 0,
         max: 10,
     };
-    let rename_node = RenameNodeRequest {
-        source: object("key"),
-        target: object("moved"),
-        overwrite: Overwrite::Files,
-    };
-    let make_dir = MakeDirRequest {
-        directory: object("made"),
-        mode: 0o755,
-        parents: false,
-        existing: true,
-    };
-    let copy_tree = CopyTreeRequest {
-        source: object("tree"),
-        target: object("copy"),
-        overwrite: true,
-    };
-    let read_dir = ReadDirRequest {
-        bucket: bucket("first"),
-        directory: "tree".to_owned(),
-        after: None,
-        max: 10,
-    };
-    let write = WriteRequest::file(object("key"), WriteMode::Replace);
     let key = object("key");
-    let tree = object("tree");
     let first = bucket("first");
     let many = vec![DeleteItem {
         key: object("key").key,
@@ -167,31 +144,6 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         ),
         ("copy", store.copy(who, copy).await.map(drop)),
         ("rename", store.rename(who, rename).await),
-        ("stat", store.stat(who, &key).await.map(drop)),
-        ("read_dir", store.read_dir(who, read_dir).await.map(drop)),
-        ("make_dir", store.make_dir(who, make_dir).await),
-        ("remove_file", store.remove_file(who, &key).await),
-        (
-            "remove_file of none",
-            store.remove_file(who, &object("none")).await,
-        ),
-        (
-            "remove_file of a directory",
-            store.remove_file(who, &tree).await,
-        ),
-        ("remove_dir", store.remove_dir(who, &tree).await),
-        ("remove_tree", store.remove_tree(who, &tree).await.map(drop)),
-        ("copy_tree", store.copy_tree(who, copy_tree).await.map(drop)),
-        ("rename_node", store.rename_node(who, rename_node).await),
-        (
-            "write_file",
-            store.write(who, write.clone()).await.map(drop),
-        ),
-        ("authorize_write", store.authorize_write(who, &write).await),
-        (
-            "open_file",
-            store.open_file(who, get("key")).await.map(drop),
-        ),
         (
             "create_upload",
             store.create_upload(who, create).await.map(drop),
@@ -276,6 +228,63 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
     ]
 }
 
+/// The verbs of files and directories.
+async fn every_file_verb(rig: &Rig, who: &Caller) -> Vec<(&'static str, Result<()>)> {
+    let store = &rig.store;
+    let rename_node = RenameNodeRequest {
+        source: object("key"),
+        target: object("moved"),
+        overwrite: Overwrite::Files,
+    };
+    let make_dir = MakeDirRequest {
+        directory: object("made"),
+        mode: 0o755,
+        parents: false,
+        existing: true,
+    };
+    let copy_tree = CopyTreeRequest {
+        source: object("tree"),
+        target: object("copy"),
+        overwrite: true,
+    };
+    let read_dir = ReadDirRequest {
+        bucket: bucket("first"),
+        directory: "tree".to_owned(),
+        after: None,
+        max: 10,
+    };
+    let write = WriteRequest::file(object("key"), WriteMode::Replace);
+    let key = object("key");
+    let tree = object("tree");
+    vec![
+        ("stat", store.stat(who, &key).await.map(drop)),
+        ("read_dir", store.read_dir(who, read_dir).await.map(drop)),
+        ("make_dir", store.make_dir(who, make_dir).await),
+        ("remove_file", store.remove_file(who, &key).await),
+        (
+            "remove_file of none",
+            store.remove_file(who, &object("none")).await,
+        ),
+        (
+            "remove_file of a directory",
+            store.remove_file(who, &tree).await,
+        ),
+        ("remove_dir", store.remove_dir(who, &tree).await),
+        ("remove_tree", store.remove_tree(who, &tree).await.map(drop)),
+        ("copy_tree", store.copy_tree(who, copy_tree).await.map(drop)),
+        ("rename_node", store.rename_node(who, rename_node).await),
+        (
+            "write_file",
+            store.write(who, write.clone()).await.map(drop),
+        ),
+        ("authorize_write", store.authorize_write(who, &write).await),
+        (
+            "open_file",
+            store.open_file(who, get("key")).await.map(drop),
+        ),
+    ]
+}
+
 #[test]
 fn every_verb_refuses_strangers_and_nobody() {
     run(async {
@@ -297,7 +306,9 @@ fn every_verb_refuses_strangers_and_nobody() {
             .expect("begun")
             .id;
         for who in [rig.bob.clone(), Caller::anonymous(origin())] {
-            for (verb, result) in every_verb(&rig, &who, upload).await {
+            let mut results = Box::pin(every_verb(&rig, &who, upload)).await;
+            results.extend(Box::pin(every_file_verb(&rig, &who)).await);
+            for (verb, result) in results {
                 let error = result.map(|()| format!("{who} may {verb}"));
                 assert_eq!(
                     error.expect_err("refused").kind(),
@@ -357,6 +368,45 @@ fn every_verb_refuses_strangers_and_nobody() {
             rig.delete(key).await.expect("deleted");
         }
         rig.assert_empty().await;
+    });
+}
+
+#[test]
+fn a_file_is_not_renamed_out_of_a_deny_to_read_it() {
+    run(async {
+        let rig = Rig::new(3).await;
+        for key in ["secret/x", "tagged", "open"] {
+            rig.put(key, &content(100, 1)).await.expect("put");
+        }
+        let tags = Tags::from([("class".to_owned(), "secret".to_owned())]);
+        let tagged = object("tagged");
+        let set = rig.store.set_tags(&rig.ann, &tagged, None, tags).await;
+        set.expect("tagged");
+        let policy = r#"{"Version":"2012-10-17","Statement":[
+            {"Effect":"Allow","Principal":"*","Action":"s3:*","Resource":["arn:aws:s3:::first","arn:aws:s3:::first/*"]},
+            {"Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::first/secret/*"},
+            {"Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::first/*",
+             "Condition":{"StringEquals":{"s3:ExistingObjectTag/class":"secret"}}}]}"#;
+        let put = rig
+            .store
+            .put_bucket_policy(&rig.ann, &bucket("first"), policy, false)
+            .await;
+        put.expect("put");
+        let rename = async |from: &str, to: &str| {
+            let request = RenameRequest {
+                source: object(from),
+                source_condition: WriteCondition::default(),
+                target: object(to).key,
+                condition: WriteCondition::default(),
+            };
+            let renamed = rig.store.rename(&rig.bob, request).await;
+            renamed.err().map(|error| error.kind())
+        };
+        assert_eq!(rename("secret/x", "x").await, Some(ErrorKind::Denied));
+        assert_eq!(rename("tagged", "y").await, Some(ErrorKind::Denied));
+        assert_eq!(rename("none", "z").await, Some(ErrorKind::NotFound));
+        assert_eq!(rename("open", "secret/y").await, None);
+        assert_eq!(rig.keys().await, ["secret/x", "secret/y", "tagged"]);
     });
 }
 

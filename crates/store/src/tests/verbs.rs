@@ -9,6 +9,7 @@ use crate::api::{
     ExpectedContent, GetRequest, Hierarchy, ListPartsRequest, ReadCondition, RenameRequest,
     UploadPartRequest, VersionAttributes, WriteCondition, WriteMode, WriteRequest,
 };
+use crate::limits::RECALL_WAIT;
 
 #[test]
 fn objects_of_every_size_come_back_and_leave_nothing() {
@@ -395,7 +396,7 @@ fn content_without_an_online_copy_is_an_error_and_no_empty_body() {
                 opened.expect_err("nearline"),
                 changed.expect_err("nearline"),
             ] {
-                assert_eq!(error.kind(), ErrorKind::Nearline);
+                assert_eq!(error.kind(), ErrorKind::Later(RECALL_WAIT));
                 assert!(error.message().contains(key), "{error}");
             }
         }

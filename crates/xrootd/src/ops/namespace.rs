@@ -66,7 +66,7 @@ async fn writes_there(context: &Context, path: &WirePath) -> VerbResult<bool> {
         return Ok(false);
     };
     let caller = context.caller(path).await?;
-    Ok(writer.owner == caller.account())
+    Ok(writer.owner.account == caller.account())
 }
 
 /// What a client is writing under the name that a request removes, at the moment when it comes: what is
@@ -162,7 +162,7 @@ pub(super) async fn rm(context: &Context, sent: &str) -> VerbResult<()> {
     let caller = context.caller(&path).await?;
     let store = &context.door.store;
     let upload = context.removes.as_ref();
-    let upload = upload.filter(|writer| writer.owner == caller.account());
+    let upload = upload.filter(|writer| writer.owner.account == caller.account());
     let kind = |removed: &Result<(), Error>| removed.as_ref().err().map(Error::kind);
     let mut removed = store.remove_file(&caller, object).await;
     if let Some(ErrorKind::IsADirectory | ErrorKind::NotFound) = kind(&removed) {
