@@ -19,11 +19,13 @@ mod record_change;
 pub mod tables;
 mod tenants;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dewar_env::Env;
 use dewar_kv::Kv;
-use dewar_types::Zone;
+use dewar_types::{TenantId, TenantName, Zone};
+use parking_lot::RwLock;
 
 pub use free_queue::UnreferencedBlob;
 pub use ids::{IdKind, Ids, lineage_key};
@@ -37,6 +39,8 @@ pub struct Catalog {
     kv: Arc<dyn Kv>,
     env: Env,
     ids: Arc<Ids>,
+    /// Tenants that were looked up. A tenant is never removed or changed.
+    tenants: Arc<RwLock<BTreeMap<TenantName, TenantId>>>,
 }
 
 impl Catalog {
@@ -44,7 +48,12 @@ impl Catalog {
     #[must_use]
     pub fn new(kv: Arc<dyn Kv>, env: Env, zone: Zone) -> Self {
         let ids = Arc::new(Ids::new(Arc::clone(&kv), env.clone(), zone));
-        Self { kv, env, ids }
+        Self {
+            kv,
+            env,
+            ids,
+            tenants: Arc::default(),
+        }
     }
 
     /// The engine below.

@@ -106,14 +106,22 @@ impl Catalog {
     /// # Errors
     /// Errors of the engine.
     pub async fn tenant(&self, name: &TenantName) -> Result<Option<Tenant>, Error> {
-        let key = keys::tenant(name.as_str());
-        let Some(value) = self.kv.get(&key).await?.value else {
-            return Ok(None);
+        let known = self.tenants.read().get(name).copied();
+        let id = match known {
+            Some(id) => id,
+            None => {
+                let key = keys::tenant(name.as_str());
+                let Some(value) = self.kv.get(&key).await?.value else {
+                    return Ok(None);
+                };
+                let id = TenantRecord::from_value(&key, &value)?.id;
+                self.tenants.write().insert(name.clone(), id);
+                id
+            }
         };
-        let record = TenantRecord::from_value(&key, &value)?;
         Ok(Some(Tenant {
             name: name.clone(),
-            id: record.id,
+            id,
         }))
     }
 

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use dewar_store::Download;
+use dewar_store::ContentReader;
 use dewar_types::{Error, Result};
 use futures_util::{Stream, StreamExt as _, stream};
 use http::header::CONTENT_TYPE;
@@ -127,7 +127,7 @@ pub fn typed_answer(status: StatusCode, kind: &'static str, body: impl Into<Byte
 ///
 /// # Errors
 /// Those of reading the first bytes.
-pub async fn download_answer(mut download: Download) -> Result<Answer> {
+pub async fn download_answer(mut download: ContentReader) -> Result<Answer> {
     let length = download.range.len();
     if length == 0 {
         return Ok(empty_answer(StatusCode::OK));
@@ -141,7 +141,7 @@ pub async fn download_answer(mut download: Download) -> Result<Answer> {
     Ok(stream_answer(StatusCode::OK, all))
 }
 
-async fn read_on(mut download: Download) -> Option<(Result<Bytes>, Download)> {
+async fn read_on(mut download: ContentReader) -> Option<(Result<Bytes>, ContentReader)> {
     let bytes = download.next().await?;
     if let Err(error) = &bytes {
         // The head is sent: all that is left is to break the connection off, and to say why here.

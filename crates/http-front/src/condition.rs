@@ -1,6 +1,6 @@
 //! Conditional requests (RFC 9110 section 13): headers to conditions.
 
-use dewar_store::api::{ETag, IfRange, ReadCondition, WriteCondition};
+use dewar_store::api::{ETagMatch, IfRange, ReadCondition, WriteCondition};
 use http::HeaderMap;
 use http::header::IF_RANGE;
 
@@ -8,17 +8,17 @@ use crate::{RequestError, Result, header, parse_http_date};
 
 /// Entity tags of an If-Match or If-None-Match. Some clients send them without quotes.
 #[must_use]
-pub fn etags(text: &str) -> Vec<ETag> {
+pub fn etags(text: &str) -> Vec<ETagMatch> {
     text.split(',').filter_map(etag).collect()
 }
 
-fn etag(text: &str) -> Option<ETag> {
+fn etag(text: &str) -> Option<ETagMatch> {
     let text = text.trim();
     let text = text.strip_prefix("W/").unwrap_or(text);
     match text {
         "" => None,
-        "*" => Some(ETag::Any),
-        text => Some(ETag::Is(text.trim_matches('"').to_owned())),
+        "*" => Some(ETagMatch::Any),
+        text => Some(ETagMatch::Is(text.trim_matches('"').to_owned())),
     }
 }
 
@@ -77,21 +77,14 @@ pub fn write_condition(headers: &HeaderMap) -> Result<WriteCondition> {
 /// As [`write_condition`].
 pub fn write_condition_of(headers: &HeaderMap, prefix: &str) -> Result<WriteCondition> {
     let get = |name: &str| header(headers, &format!("{prefix}{name}"));
-    let (if_absent, if_none_match) = match get("if-none-match")?.map(etags) {
-        None => (false, None),
-        Some(tags) if tags == [ETag::Any] => (true, None),
-        Some(mut tags) if tags.len() == 1 => (false, tags.pop()),
-        Some(_) => return Err(RequestError::SeveralETags("If-None-Match")),
-    };
-    let if_match = match get("if-match")?.map(etags) {
-        None => None,
-        Some(mut tags) if tags.len() == 1 => tags.pop(),
-        Some(_) => return Err(RequestError::SeveralETags("If-Match")),
+    let one = |name: &str, title| match get(name)?.map(etags) {
+        None => Ok(None),
+        Some(mut tags) if tags.len() == 1 => Ok(tags.pop()),
+        Some(_) => Err(RequestError::SeveralETags(title)),
     };
     Ok(WriteCondition {
-        if_absent,
-        if_none_match,
-        if_match,
+        if_none_match: one("if-none-match", "If-None-Match")?,
+        if_match: one("if-match", "If-Match")?,
         ..WriteCondition::default()
     })
 }
@@ -111,7 +104,7 @@ pub fn write_condition_at(headers: &HeaderMap, prefix: &str) -> Result<WriteCond
         }
     };
     let condition = write_condition_of(headers, prefix)?;
-    let none_match = condition.if_absent || condition.if_none_match.is_some();
+    let none_match = condition.if_none_match.is_some();
     Ok(WriteCondition {
         if_modified_since: date("if-modified-since")?.filter(|_| !none_match),
         if_unmodified_since: date("if-unmodified-since")?.filter(|_| condition.if_match.is_none()),
@@ -133,22 +126,22 @@ mod tests {
 
     #[test]
     fn etags_come_in_many_coats() {
-        let is = |text: &str| ETag::Is(text.into());
+        let is = |text: &str| ETagMatch::Is(text.into());
         assert_eq!(
             etags("\"a\", W/\"b\",c ,*"),
-            [is("a"), is("b"), is("c"), ETag::Any]
+            [is("a"), is("b"), is("c"), ETagMatch::Any]
         );
     }
 
     #[test]
     fn a_write_takes_one_etag() {
         let absent = write_condition(&headers(&[("if-none-match", "*")])).expect("valid");
-        assert!(absent.if_absent && absent.if_match.is_none());
+        assert_eq!(absent, WriteCondition::absent());
         let other = write_condition(&headers(&[("if-none-match", "\"a\"")])).expect("valid");
-        assert_eq!(other.if_none_match, Some(ETag::Is("a".into())));
+        assert_eq!(other.if_none_match, Some(ETagMatch::Is("a".into())));
         assert!(write_condition(&headers(&[("if-none-match", "\"a\",\"b\"")])).is_err());
         assert!(write_condition(&headers(&[("if-match", "\"a\",\"b\"")])).is_err());
         let one = write_condition(&headers(&[("if-match", "\"a\"")])).expect("valid");
-        assert_eq!(one.if_match, Some(ETag::Is("a".into())));
+        assert_eq!(one.if_match, Some(ETagMatch::Is("a".into())));
     }
 }

@@ -60,7 +60,7 @@ impl Tree {
     ) -> Result<bool, Error> {
         let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
-            let target = self.target(bucket, key).await?;
+            let target = self.find_name(bucket, key).await?;
             let (Some((at, read)), Some(file)) = (&target.slot, target.file()) else {
                 return Ok(false);
             };

@@ -6,7 +6,7 @@ use dewar_types::{Error, ObjectKey};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::charge::ChargedItem;
-use super::resolve::not_found;
+use super::resolve::{NameRef, not_found};
 use super::retry::ConflictRetry;
 use super::{Bucket, Tree};
 
@@ -20,13 +20,12 @@ impl Tree {
     pub async fn alter_file(
         &self,
         actor: &Actor<'_>,
-        bucket: &Bucket,
-        key: &ObjectKey,
+        mut name: NameRef<'_>,
         alter: impl Fn(&mut EntryAttributes) -> Result<(), Error>,
     ) -> Result<EntryAttributes, Error> {
-        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, name.path());
         loop {
-            let target = self.target(bucket, key).await?;
+            let target = name.resolve(self).await?;
             let (Some((at, read)), Some(Entry::File(file))) = (&target.slot, &target.entry) else {
                 return Err(not_found(&target.path));
             };

@@ -18,11 +18,9 @@
 //! An upload is charged to the spaces that its record names. It belongs to its key, not to a
 //! directory, so the spaces above the key may be renamed or removed while it is open.
 
-use std::collections::BTreeMap;
-
 use dewar_catalog::record::{
-    CounterScope, DirRecord, EntryAttributes, FileRecord, PartRecord, Record, SystemHeaders,
-    UploadRecord, VersionRecord, Versioning,
+    CounterScope, DirRecord, EntryAttributes, FileRecord, PartRecord, Record, UploadRecord,
+    VersionRecord, Versioning,
 };
 use dewar_catalog::{Usage, keys};
 use dewar_kv::KvRead;
@@ -32,6 +30,7 @@ use minicbor::bytes::ByteVec;
 use super::Bucket;
 use super::batch_builder::BatchBuilder;
 use super::resolve::{ResolvedName, ResolvedPath};
+use super::version_attributes::text_bytes;
 
 /// Bytes of metadata of a version or upload that are not charged.
 pub const METADATA_FREE: u64 = 2048;
@@ -44,41 +43,12 @@ fn excess(metadata: usize) -> u64 {
     (metadata as u64).saturating_sub(METADATA_FREE)
 }
 
-fn header_bytes(headers: &SystemHeaders) -> usize {
-    let SystemHeaders {
-        content_type,
-        cache_control,
-        content_disposition,
-        content_encoding,
-        content_language,
-        expires,
-        redirect,
-    } = headers;
-    [
-        content_type,
-        cache_control,
-        content_disposition,
-        content_encoding,
-        content_language,
-        expires,
-        redirect,
-    ]
-    .into_iter()
-    .flatten()
-    .map(String::len)
-    .sum()
-}
-
-fn text_bytes(map: &BTreeMap<String, String>) -> usize {
-    map.iter().map(|(name, text)| name.len() + text.len()).sum()
-}
-
 fn acl_bytes(acl: Option<&ByteVec>) -> usize {
     acl.map_or(0, |acl| acl.len())
 }
 
 fn metadata_bytes(version: &VersionRecord) -> usize {
-    header_bytes(&version.headers)
+    version.headers.bytes()
         + text_bytes(&version.metadata)
         + text_bytes(&version.tags)
         + acl_bytes(version.acl.as_ref())
@@ -130,7 +100,7 @@ pub(super) fn replaced(file: &FileRecord, versioning: Versioning) -> Option<Usag
 
 /// What an upload counts for without its parts.
 pub(super) fn of_upload(upload: &UploadRecord) -> Usage {
-    let metadata = header_bytes(&upload.headers)
+    let metadata = upload.headers.bytes()
         + text_bytes(&upload.metadata)
         + text_bytes(&upload.tags)
         + acl_bytes(upload.acl.as_ref());

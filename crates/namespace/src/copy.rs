@@ -5,83 +5,61 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use dewar_catalog::Actor;
 use dewar_catalog::record::{
-    ChangeKind, ContentCopy, DisplayedChecksum, Extent, PartSizes, Retention, SystemHeaders,
-    VersionRecord,
+    ChangeKind, ContentCopy, DisplayedChecksum, Extent, PartSizes, VersionRecord,
 };
 use dewar_kv::ReadValue;
-use dewar_types::{ByteRange, Error, ErrorKind, GroupId, ObjectKey, VersionId, VersionName};
-use minicbor::bytes::ByteVec;
+use dewar_types::{ByteRange, Error, ErrorKind, GroupId, VersionId, VersionName};
 
+use super::Tree;
 use super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::condition::Condition;
+use super::condition::{ReadCondition, WriteCondition};
+use super::node::Hierarchy;
 use super::publish::{NewFile, Published};
-use super::resolve::ResolvedName;
+use super::resolve::{NameRef, ResolvedName};
 use super::retry::ConflictRetry;
+use super::version_attributes::VersionAttributes;
 use super::versions::{VersionLocation, readable};
-use super::{Bucket, Tree};
-
-/// The headers that a copy keeps from its source besides the content.
-#[derive(Clone, Debug)]
-pub enum CopyHeaders {
-    /// Headers and metadata (`x-amz-metadata-directive: COPY`).
-    Keep,
-    /// Only the content, with these headers and metadata instead.
-    Replace {
-        /// The new headers.
-        headers: SystemHeaders,
-        /// The new metadata.
-        metadata: BTreeMap<String, String>,
-    },
-}
 
 /// The options of a copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// Headers and metadata.
-    pub headers: CopyHeaders,
-    /// Storage class of the copy, if not the default.
-    pub storage_class: Option<String>,
+    /// Attributes of the copy. Without tags of its own, it has those of the source.
+    pub attributes: VersionAttributes,
+    /// Whether headers and metadata are those of `attributes`, and not those of the source
+    /// (`x-amz-metadata-directive`).
+    pub replace_headers: bool,
     /// The checksum to return for the copy, if not the source's.
     pub checksum: Option<DisplayedChecksum>,
     /// Condition on the source.
-    pub source: Condition,
+    pub source: ReadCondition,
     /// Version of the source; the current one if `None`.
     pub source_name: Option<VersionName>,
     /// The required version of the source, if the caller examined one, so that the authorised
     /// version is the copied one.
     pub source_version: Option<VersionId>,
     /// Condition on the target.
-    pub target: Condition,
+    pub target: WriteCondition,
+    /// The rules for the target's name.
+    pub hierarchy: Hierarchy,
     /// The group that owns the copy.
     pub group: Option<GroupId>,
     /// Permission bits of the copy.
     pub mode: u32,
-    /// Tags of the copy, if not the source's.
-    pub tags: Option<BTreeMap<String, String>>,
-    /// Retention of the copy, if not the default of its bucket.
-    pub retention: Option<Retention>,
-    /// Whether the copy has a legal hold.
-    pub legal_hold: Option<bool>,
-    /// The copy's access control list.
-    pub acl: Option<ByteVec>,
 }
 
 impl Default for CopyOptions {
     fn default() -> Self {
         Self {
-            headers: CopyHeaders::Keep,
-            storage_class: None,
+            attributes: VersionAttributes::default(),
+            replace_headers: false,
             checksum: None,
-            source: Condition::NONE,
+            source: ReadCondition::default(),
             source_name: None,
             source_version: None,
-            target: Condition::NONE,
+            target: WriteCondition::NONE,
+            hierarchy: Hierarchy::Flat,
             group: None,
             mode: 0o644,
-            tags: None,
-            retention: None,
-            legal_hold: None,
-            acl: None,
         }
     }
 }
@@ -106,51 +84,50 @@ impl Tree {
     pub async fn copy(
         &self,
         actor: &Actor<'_>,
-        from: (&Bucket, &ObjectKey),
-        to: (&Bucket, &ObjectKey),
+        mut from: NameRef<'_>,
+        mut to: NameRef<'_>,
         options: &CopyOptions,
     ) -> Result<Published, Error> {
         let id = self.ids().version().await?;
-        let mut turn = ConflictRetry::new(self, to.0.path(to.1.as_str()));
+        let mut turn = ConflictRetry::new(self, to.path());
         loop {
-            let target = self.target(to.0, to.1).await?;
+            let target = to.resolve(self).await?;
             let current = target.file().map(|file| &file.current);
-            let Some(source) = self.source(from, options).await? else {
+            let Some(source) = self.source(&mut from, options).await? else {
                 turn.lost().await?;
                 continue;
             };
-            options.target.check_write(turn.path(), current)?;
+            options.target.check(turn.path(), current)?;
             let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
+            if options.hierarchy == Hierarchy::Strict {
+                self.check_file_place(&mut stage, &target).await?;
+            }
             stage.watch_source(&source);
             for copy in &source.copies {
                 stage.share(&copy.extents);
             }
             let now = stage.now();
-            let mut version = VersionRecord {
+            let mut attributes = options.attributes.clone();
+            if !options.replace_headers {
+                attributes.headers = source.version.headers.clone();
+                attributes.metadata = source.version.metadata.clone();
+            }
+            if attributes.tags.is_none() {
+                attributes.tags = Some(source.version.tags.clone());
+            }
+            let checksum = options.checksum.as_ref();
+            let version = attributes.apply(VersionRecord {
                 id,
                 modified: now,
                 copies: source.copies,
                 parts: self.inline_parts(&source.version).await?,
                 upload: None,
-                storage_class: options.storage_class.clone(),
-                retention: options.retention,
-                legal_hold: options.legal_hold,
-                acl: options.acl.clone(),
+                checksum: checksum.or(source.version.checksum.as_ref()).cloned(),
                 owner: None,
                 group: None,
                 ..source.version
-            };
-            if let Some(tags) = &options.tags {
-                version.tags.clone_from(tags);
-            }
-            if options.checksum.is_some() {
-                version.checksum.clone_from(&options.checksum);
-            }
-            if let CopyHeaders::Replace { headers, metadata } = &options.headers {
-                version.headers = headers.clone();
-                version.metadata = metadata.clone();
-            }
+            });
             let file = NewFile {
                 version,
                 owner: actor.user,
@@ -171,10 +148,10 @@ impl Tree {
     /// Finds what is to be copied; `None` when it was replaced while it was looked at.
     pub(super) async fn source(
         &self,
-        (bucket, key): (&Bucket, &ObjectKey),
+        from: &mut NameRef<'_>,
         options: &CopyOptions,
     ) -> Result<Option<CopySource>, Error> {
-        let target = self.target(bucket, key).await?;
+        let target = from.resolve(self).await?;
         let place = self.place_of(&target, options.source_name).await?;
         let VersionLocation { version, older, .. } =
             readable(&target.path, place, options.source_name)?;

@@ -11,8 +11,8 @@ use dewar_catalog::record::{VersionRecord, Versioning};
 use dewar_types::{Error, ErrorKind, ObjectKey, VersionId, VersionName};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::condition::Condition;
-use super::resolve::ResolvedName;
+use super::condition::WriteCondition;
+use super::resolve::{NameRef, ResolvedName};
 use super::retry::ConflictRetry;
 use super::versions::Name;
 use super::{Bucket, Tree};
@@ -28,10 +28,12 @@ pub struct DeleteTarget {
     /// The version to remove permanently. Without one, the bucket decides what a delete does.
     pub version: Option<VersionName>,
     /// Condition on the version, or on the current one.
-    pub condition: Condition,
+    pub condition: WriteCondition,
     /// Restricts the delete to this version; another version that has the name by now is left
     /// alone.
     pub only: Option<VersionId>,
+    /// The name as it was looked up, if the caller did.
+    pub found: Option<ResolvedName>,
 }
 
 impl DeleteTarget {
@@ -41,9 +43,14 @@ impl DeleteTarget {
         Self {
             key,
             version: None,
-            condition: Condition::NONE,
+            condition: WriteCondition::NONE,
             only: None,
+            found: None,
         }
+    }
+
+    fn name<'a>(&'a self, bucket: &'a Bucket) -> NameRef<'a> {
+        NameRef::new(bucket, &self.key, self.found.clone())
     }
 }
 
@@ -76,9 +83,10 @@ impl Tree {
         doomed: &DeleteTarget,
         bypass: bool,
     ) -> Result<DeleteOutcome, Error> {
-        let mut turn = ConflictRetry::new(self, bucket.path(doomed.key.as_str()));
+        let mut name = doomed.name(bucket);
+        let mut turn = ConflictRetry::new(self, name.path());
         loop {
-            let target = self.target(bucket, &doomed.key).await?;
+            let target = name.resolve(self).await?;
             let mut stage = BatchBuilder::new(self);
             let mut done = stage
                 .carry_out(actor, target, &[(0, doomed)], bypass)
@@ -117,12 +125,16 @@ impl Tree {
             for wish in chunk.iter().enumerate() {
                 wishes.entry(&wish.1.key).or_default().push(wish);
             }
+            let mut names: Vec<NameRef<'_>> = wishes
+                .values()
+                .filter_map(|wishes| Some(wishes.first()?.1.name(bucket)))
+                .collect();
             let mut turn = ConflictRetry::new(self, bucket.path(""));
             let done = loop {
                 let mut stage = BatchBuilder::new(self);
                 let mut done = Vec::with_capacity(chunk.len());
-                for (key, wishes) in &wishes {
-                    let target = self.target(bucket, key).await?;
+                for (name, wishes) in names.iter_mut().zip(wishes.values()) {
+                    let target = name.resolve(self).await?;
                     done.extend(stage.carry_out(actor, target, wishes, bypass).await?);
                 }
                 if stage.is_empty() {
@@ -203,7 +215,7 @@ impl BatchBuilder<'_> {
                 continue;
             }
             if let Some(version) = &found
-                && let Err(unmet) = doomed.condition.check_write(&target.path, Some(version))
+                && let Err(unmet) = doomed.condition.check(&target.path, Some(version))
             {
                 results.push((*place, Err(unmet)));
                 continue;

@@ -7,6 +7,7 @@ use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::effort::{Effort, ListBudget};
+use super::node::{Hierarchy, ParentDirectory};
 use super::resolve::{ResolvedPath, not_found};
 use super::retry::ConflictRetry;
 use super::walk::{Liveness, Walk, WalkStep, has_live};
@@ -38,31 +39,20 @@ pub struct DirOptions {
     pub mode: u32,
     /// Whether directories missing above it are made, as a key's slashes make them.
     pub make_parents: bool,
+    /// Whether an existing directory is no error.
+    pub existing: bool,
+    /// The rules for the name. In a hierarchy, directories that are made above it stay as well.
+    pub hierarchy: Hierarchy,
 }
 
 impl Tree {
-    /// The directory at `path`, whose every segment is a directory's name. `None` when it does not
-    /// exist, or when it is implicit and contains no live entry.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`; errors of the engine.
-    pub async fn find_dir(
-        &self,
-        bucket: &Bucket,
-        path: &ObjectKey,
-    ) -> Result<Option<DirRecord>, Error> {
-        let chain = self.dir_chain(bucket, path).await?;
-        if !self.stands(&chain).await? {
-            return Ok(None);
-        }
-        Ok(Some(chain.last().record.clone()))
-    }
-
-    /// Makes a directory that stays when it becomes empty.
+    /// Makes a directory that stays when it becomes empty, in one batch with the directories above
+    /// it.
     ///
     /// # Errors
     /// `AlreadyExists` when a visible directory is there; `NotFound` when a directory above is
-    /// missing and is not to be made; `Conflict`.
+    /// missing and is not to be made; `Conflict`. In a hierarchy also `AlreadyExists` when a file is
+    /// there, and `NotADirectory` when a file is above it.
     pub async fn make_dir(
         &self,
         actor: &Actor<'_>,
@@ -72,42 +62,48 @@ impl Tree {
     ) -> Result<DirRecord, Error> {
         let mut turn = ConflictRetry::new(self, bucket.path(path.as_str()));
         loop {
-            let (parents, name) = path.split();
-            let above = self.resolve(bucket, &parents).await?;
-            if !options.make_parents && !self.stands(&above).await? {
-                return Err(not_found(&bucket.path(&parents.join("/"))));
-            }
-            let chain = self.dir_chain(bucket, path).await?;
+            let exists = || Error::new(ErrorKind::AlreadyExists, format!("{} exists", turn.path()));
+            let node = self.find_node(bucket, path).await?;
+            let name = node.name();
+            let above = &name.chain;
             let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
-            stage.watch(&above);
-            stage.watch(&chain);
-            let id = if chain.missing.is_none() {
-                if self.is_visible(&chain).await? {
-                    return Err(Error::new(
-                        ErrorKind::AlreadyExists,
-                        format!("{} exists", turn.path()),
-                    ));
+            let strict = options.hierarchy == Hierarchy::Strict;
+            let visible = if strict {
+                if node.file().is_some() {
+                    return Err(exists());
                 }
-                chain.last_id()
+                let parent = self.check_above(name).await?;
+                stage.watch_above(&parent);
+                if let Some((key, read)) = &name.slot {
+                    stage.same(key.clone(), read);
+                }
+                parent.visible
             } else {
-                self.ids().entry().await?
+                options.make_parents || self.stands(above).await?
             };
-            let parent = stage.make_dirs(&above, actor.user, options.group).await?;
-            let record = DirRecord {
-                attributes: stage.attributes(id, actor.user, options.group, options.mode),
-                implicit: false,
-                bucket: None,
-                space: None,
+            if !visible && !options.make_parents {
+                let (parents, _) = path.split();
+                return Err(not_found(&bucket.path(&parents.join("/"))));
+            }
+            match node.directory() {
+                Some(directory) if options.existing => return Ok(directory.clone()),
+                Some(_) => return Err(exists()),
+                None => {}
+            }
+            stage.watch(above);
+            stage.watch(&node.chain);
+            let id = match node.chain.missing {
+                None => node.chain.last_id(),
+                Some(_) => self.ids().entry().await?,
             };
-            // What was there was free.
-            stage.recharge_dir(&above, None, Some(&record));
-            let key = keys::dir(parent, name);
-            // One that was there and invisible changes what the cache knows of it.
-            stage.forget(key.clone());
-            stage.put_dir(key, record.clone());
-            let change = bucket.change(ChangeKind::MakeDir, parent, id, turn.path());
-            stage.log(actor, change).await?;
+            let parent = if strict && !visible {
+                stage.make_lasting_dirs(actor, above, options).await?
+            } else {
+                stage.make_dirs(above, actor.user, options.group).await?
+            };
+            let place = (parent, name.name.as_str(), turn.path());
+            let record = stage.put_made_dir(actor, above, place, id, options).await?;
             match stage.commit().await? {
                 CommitOutcome::Done => return Ok(record),
                 CommitOutcome::Lost => turn.lost().await?,
@@ -162,12 +158,11 @@ impl Tree {
 
     /// Whether the whole path of the chain exists for users.
     pub(super) async fn stands(&self, chain: &ResolvedPath) -> Result<bool, Error> {
-        Ok(chain.missing.is_none() && self.is_visible(chain).await?)
+        Ok(chain.missing.is_none() && self.is_visible(&chain.last().record).await?)
     }
 
-    /// Whether the last directory of the chain exists for users.
-    pub(super) async fn is_visible(&self, chain: &ResolvedPath) -> Result<bool, Error> {
-        let dir = &chain.last().record;
+    /// Whether a directory exists for users.
+    pub(super) async fn is_visible(&self, dir: &DirRecord) -> Result<bool, Error> {
         if !dir.implicit {
             return Ok(true);
         }
@@ -311,5 +306,79 @@ impl Tree {
             let value = Some(value);
             (key, ReadValue { value, seq })
         }))
+    }
+}
+
+impl BatchBuilder<'_> {
+    /// Requires that no file comes to be where a directory is missing.
+    pub(super) fn watch_above(&mut self, above: &ParentDirectory) {
+        if let Some((key, read)) = &above.no_file {
+            self.same(key.clone(), read);
+        }
+    }
+
+    /// Makes all directories of a path that do not exist for users, so that they stay, and gives the
+    /// last one.
+    async fn make_lasting_dirs(
+        &mut self,
+        actor: &Actor<'_>,
+        chain: &ResolvedPath,
+        options: DirOptions,
+    ) -> Result<EntryId, Error> {
+        let mut depth = chain.dirs.len();
+        while depth > 1
+            && !self
+                .tree()
+                .is_visible(&chain.dirs[depth - 1].record)
+                .await?
+        {
+            depth -= 1;
+        }
+        for hidden in depth..chain.dirs.len() {
+            let above = chain.up_to(hidden);
+            let dir = &chain.dirs[hidden];
+            let (parent, name, _) = keys::parse_entry(&dir.key)?;
+            let (path, id) = (above.path_of(name), dir.record.attributes.id);
+            let place = (parent, name, path.as_str());
+            self.put_made_dir(actor, &above, place, id, options).await?;
+        }
+        let mut parent = chain.last_id();
+        let mut below = String::new();
+        for name in chain.missing.iter().flat_map(|missing| &missing.names) {
+            below.push_str(name);
+            let (path, id) = (chain.path_of(&below), self.mint_entry().await?);
+            let place = (parent, name.as_str(), path.as_str());
+            self.put_made_dir(actor, chain, place, id, options).await?;
+            below.push('/');
+            parent = id;
+        }
+        Ok(parent)
+    }
+
+    /// Puts a directory that is made on request; `above` leads to its parent, or to a directory above
+    /// that.
+    async fn put_made_dir(
+        &mut self,
+        actor: &Actor<'_>,
+        above: &ResolvedPath,
+        (parent, name, path): (EntryId, &str, &str),
+        id: EntryId,
+        options: DirOptions,
+    ) -> Result<DirRecord, Error> {
+        let record = DirRecord {
+            attributes: self.attributes(id, actor.user, options.group, options.mode),
+            implicit: false,
+            bucket: None,
+            space: None,
+        };
+        // What was there was free.
+        self.recharge_dir(above, None, Some(&record));
+        let key = keys::dir(parent, name);
+        // One that was there and invisible changes what the cache knows of it.
+        self.forget(key.clone());
+        self.put_dir(key, record.clone());
+        let change = above.bucket.change(ChangeKind::MakeDir, parent, id, path);
+        self.log(actor, change).await?;
+        Ok(record)
     }
 }

@@ -7,9 +7,10 @@
 //!
 //! ```text
 //! let bucket = tree.bucket(&tenant, &name).await?;          // authorise with bucket.record
-//! let found = tree.lookup(&bucket, &key).await?;             // record of the current version
+//! let found = tree.find_name(&bucket, &key).await?;          // record of the current version
 //! let id = tree.ids().version().await?;                      // before the bytes are written
-//! let published = tree.publish(&actor, &bucket, &key, new, &condition, &extra).await?;
+//! let name = NameRef::new(&bucket, &key, Some(found));
+//! let published = tree.publish(&actor, name, new, &condition, &extra).await?;
 //! ```
 //!
 //! # How a change works
@@ -68,6 +69,7 @@ mod handle;
 mod list;
 mod list_versions;
 mod multipart;
+mod node;
 mod publish;
 mod quota;
 mod quota_table;
@@ -81,28 +83,28 @@ mod retry;
 mod space;
 #[cfg(test)]
 mod tests;
+mod version_attributes;
 mod versions;
 mod walk;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use dewar_catalog::record::{
     ChangeRecord, ContentCopy, Entry, Extent, FileRecord, LongRecord, PartRun, Record,
     VersionRecord,
 };
 use dewar_catalog::{Actor, Catalog, Ids, keys, tables};
 use dewar_env::Env;
-use dewar_kv::{Kv, ReadValue, Seq};
+use dewar_kv::{Kv, Seq};
 use dewar_types::{Error, ErrorKind, ObjectKey, TenantName, VersionId, Zone};
 use minicbor::bytes::ByteVec;
 
 pub use bucket::{BucketPage, BucketQuery, Emptiness, ListedBucket, NewBucket};
 pub use bucket_change::{BucketChange, DOCUMENT_BYTES_MAX};
 pub use charge::METADATA_FREE;
-pub use condition::{Condition, ETags};
-pub use copy::{CopyHeaders, CopyOptions};
+pub use condition::{ETagMatch, IfRange, ReadCondition, WriteCondition};
+pub use copy::CopyOptions;
 pub use delete::{DeleteOutcome, DeleteTarget};
 pub use dirs::DirOptions;
 pub use documents::{BucketDocument, BucketDocuments};
@@ -114,12 +116,15 @@ pub use multipart::{
     CompleteFn, CompletePart, CompletedObject, ListedUpload, NewPart, NewUpload, OpenUploadEntry,
     PART_NUMBER_MAX, PartNames, PartPage, UploadPage, UploadQuery, UploadUsage,
 };
+pub use node::{Hierarchy, ParentDirectory, ResolvedNode};
 pub use publish::{DataChanges, NewVersion, Published};
 pub use reclaim::ReclaimReport;
 pub use relocate::Relocation;
 pub use rename::RenameOptions;
 pub use reservation::Reservation;
-pub use versions::{ChangeContext, VersionAttributes};
+pub use resolve::{NameRef, ResolvedName};
+pub use version_attributes::VersionAttributes;
+pub use versions::ChangeContext;
 
 use cache::DirCache;
 use quota_table::Quotas;
@@ -139,17 +144,6 @@ pub struct Tree {
     cache: Arc<DirCache>,
     contended: Arc<ContentionLocks>,
     quotas: Arc<Quotas>,
-}
-
-/// A file, and the records that must stay unchanged for a change that depends on it.
-#[derive(Clone, Debug)]
-pub struct FileLookup {
-    /// Its record.
-    pub file: FileRecord,
-    /// Its key in the catalog.
-    pub key: Bytes,
-    /// The read that found it, for [`dewar_kv::Precondition::same`].
-    pub read: ReadValue,
 }
 
 impl Tree {
@@ -218,12 +212,9 @@ impl Tree {
         &self,
         bucket: &Bucket,
         key: &ObjectKey,
-    ) -> Result<Option<FileLookup>, Error> {
-        let target = self.target(bucket, key).await?;
-        Ok(match (target.slot, target.entry) {
-            (Some((key, read)), Some(Entry::File(file))) if file.is_live() => {
-                Some(FileLookup { file, key, read })
-            }
+    ) -> Result<Option<FileRecord>, Error> {
+        Ok(match self.find_name(bucket, key).await?.entry {
+            Some(Entry::File(file)) if file.is_live() => Some(file),
             _ => None,
         })
     }

@@ -5,22 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use dewar_catalog::record::{
     ChangeKind, ChangeRecord, ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, Extent,
-    PartSizes, Retention, SystemHeaders, VersionFlags, VersionRecord, Versioning,
+    VersionRecord, Versioning,
 };
 use dewar_catalog::{Actor, keys};
 use dewar_checksum::DigestSet;
 use dewar_kv::InlineData;
-use dewar_types::{
-    BlobId, EntryId, Error, ErrorKind, GroupId, ObjectKey, Timestamp, UserId, VersionId,
-};
+use dewar_types::{BlobId, EntryId, Error, ErrorKind, GroupId, Timestamp, UserId, VersionId};
 use minicbor::bytes::ByteVec;
 
+use super::Tree;
 use super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::condition::Condition;
-use super::resolve::ResolvedName;
+use super::condition::WriteCondition;
+use super::node::Hierarchy;
+use super::resolve::{NameRef, ResolvedName};
 use super::retry::ConflictRetry;
+use super::version_attributes::VersionAttributes;
 use super::versions::Name;
-use super::{Bucket, Tree};
 
 /// Written content that is to get a name. All blobs and slots in `copies` must be new: nothing else
 /// names them yet, except the version that it [revises](NewVersion::revises).
@@ -34,16 +34,12 @@ pub struct NewVersion {
     pub etag: ETag,
     /// Digests of the content.
     pub digests: DigestSet,
-    /// Headers that go out as they came in.
-    pub headers: SystemHeaders,
-    /// User metadata.
-    pub metadata: BTreeMap<String, String>,
+    /// Its attributes.
+    pub attributes: VersionAttributes,
     /// Places of the bytes.
     pub copies: Vec<ContentCopy>,
     /// When it was written, if not now.
     pub modified: Option<Timestamp>,
-    /// Storage class, if not the default.
-    pub storage_class: Option<String>,
     /// The checksum to be shown to readers.
     pub checksum: Option<DisplayedChecksum>,
     /// How the bytes are encrypted.
@@ -54,14 +50,8 @@ pub struct NewVersion {
     pub mode: u32,
     /// Extended attributes of the file.
     pub xattrs: BTreeMap<String, ByteVec>,
-    /// Tags.
-    pub tags: BTreeMap<String, String>,
-    /// How long it is kept, if not as the bucket says.
-    pub retention: Option<Retention>,
-    /// Whether it is kept until further notice.
-    pub legal_hold: Option<bool>,
-    /// The access control list.
-    pub acl: Option<ByteVec>,
+    /// The rules for its name.
+    pub hierarchy: Hierarchy,
     /// The version that it was made from and shares content with, and the places of that content.
     /// That version must still be the current one, with its content at these places.
     pub revises: Option<(VersionId, Vec<ContentCopy>)>,
@@ -80,20 +70,15 @@ impl NewVersion {
             size,
             etag,
             digests,
-            headers: SystemHeaders::default(),
-            metadata: BTreeMap::new(),
+            attributes: VersionAttributes::default(),
             copies: vec![copy],
             modified: None,
-            storage_class: None,
             checksum: None,
             encryption: None,
             group: None,
             mode: 0o644,
             xattrs: BTreeMap::new(),
-            tags: BTreeMap::new(),
-            retention: None,
-            legal_hold: None,
-            acl: None,
+            hierarchy: Hierarchy::Flat,
             revises: None,
         }
     }
@@ -152,34 +137,37 @@ impl Tree {
     /// are retried, and the condition is checked again each time.
     ///
     /// # Errors
-    /// `Precondition` or `NotFound` when the condition does not hold; `Conflict` after too many
+    /// `Precondition` or `NotFound` when the condition does not hold; `IsADirectory` or
+    /// `NotADirectory` in a hierarchy; `Conflict` after too many
     /// lost races, or when the version that it revises was replaced; `NoSuchBucket`; errors of the
     /// engine. After an error of the engine, or when the future is dropped, the version may or may
     /// not have been published.
     pub async fn publish(
         &self,
         actor: &Actor<'_>,
-        bucket: &Bucket,
-        key: &ObjectKey,
+        mut name: NameRef<'_>,
         new: NewVersion,
-        condition: &Condition,
+        condition: &WriteCondition,
         extra: &DataChanges,
     ) -> Result<Published, Error> {
         let id = match new.id {
             Some(id) => id,
             None => self.ids().version().await?,
         };
-        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, name.path());
         loop {
-            let target = self.target(bucket, key).await?;
+            let target = name.resolve(self).await?;
             let current = target.file().map(|file| &file.current);
-            condition.check_write(turn.path(), current)?;
+            condition.check(turn.path(), current)?;
             let kept = match &new.revises {
                 None => BTreeSet::new(),
                 Some((id, copies)) => self.places_of(turn.path(), *id, copies, current).await?,
             };
             let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
+            if new.hierarchy == Hierarchy::Strict {
+                self.check_file_place(&mut stage, &target).await?;
+            }
             for copy in &new.copies {
                 let (shared, fresh): (Vec<_>, Vec<_>) = copy
                     .extents
@@ -236,28 +224,13 @@ impl Tree {
 }
 
 fn new_version(id: VersionId, new: &NewVersion, now: Timestamp) -> VersionRecord {
-    VersionRecord {
-        id,
-        size: new.size,
-        etag: new.etag.clone(),
-        modified: new.modified.unwrap_or(now),
-        digests: new.digests,
-        flags: VersionFlags::default(),
-        headers: new.headers.clone(),
-        metadata: new.metadata.clone(),
+    let modified = new.modified.unwrap_or(now);
+    new.attributes.clone().apply(VersionRecord {
         copies: new.copies.clone(),
-        parts: None::<PartSizes>,
-        upload: None,
-        storage_class: new.storage_class.clone(),
         encryption: new.encryption.clone(),
         checksum: new.checksum.clone(),
-        tags: new.tags.clone(),
-        retention: new.retention,
-        legal_hold: new.legal_hold,
-        acl: new.acl.clone(),
-        owner: None,
-        group: None,
-    }
+        ..VersionRecord::new(id, new.size, new.etag.clone(), modified, new.digests)
+    })
 }
 
 impl BatchBuilder<'_> {

@@ -15,7 +15,7 @@ use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, UploadId, UserId};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::quota_table::quota_exceeded;
-use super::resolve::{ResolvedPath, not_found};
+use super::resolve::{ResolvedName, ResolvedPath, not_found};
 use super::{Bucket, Tree, charge};
 
 impl Tree {
@@ -81,15 +81,13 @@ impl Tree {
     /// `Quota`, with the limited scope and its usage; errors of the engine.
     pub async fn check_room(
         &self,
-        bucket: &Bucket,
-        key: &ObjectKey,
+        target: &ResolvedName,
         owner: UserId,
         size: u64,
     ) -> Result<(), Error> {
         if !self.has_quotas() {
             return Ok(());
         }
-        let target = self.target(bucket, key).await?;
         let goes = match &target.entry {
             Some(Entry::File(file)) => {
                 charge::replaced(file, target.chain.versioning()).unwrap_or(Usage {

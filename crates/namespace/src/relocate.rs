@@ -41,7 +41,7 @@ impl Tree {
         let name: Option<VersionName> = Some(was.name());
         let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
-            let target = self.target(bucket, key).await?;
+            let target = self.find_name(bucket, key).await?;
             let place = self.place_of(&target, name).await?;
             let Ok(place) = readable(&target.path, place, name) else {
                 return Ok(false);

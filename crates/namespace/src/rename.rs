@@ -12,10 +12,11 @@ use dewar_kv::{ReadValue, Scan};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::condition::Condition;
+use super::condition::WriteCondition;
 use super::dirs::PrunePolicy;
+use super::node::Hierarchy;
 use super::publish::Published;
-use super::resolve::{ResolvedName, ResolvedPath, not_found};
+use super::resolve::{NameRef, ResolvedName, ResolvedPath, not_found};
 use super::retry::ConflictRetry;
 use super::versions::Name;
 use super::{Bucket, Tree};
@@ -31,6 +32,8 @@ pub struct RenameOptions {
     /// Whether missing directories of the target's path are made, as by a key's slashes. Otherwise
     /// the error is `NotFound`.
     pub make_parents: bool,
+    /// The rules for the target's name.
+    pub hierarchy: Hierarchy,
 }
 
 impl Tree {
@@ -41,32 +44,32 @@ impl Tree {
     /// # Errors
     /// `NotFound` when there is no such file; `Precondition`; `Unsupported` when `from` and `to`
     /// are in different buckets, in a bucket with object lock, and onto a name that has versions
-    /// where the bucket keeps them; `TooLarge` with more than 5,000 older versions; `Conflict`.
+    /// where the bucket keeps them; `TooLarge` with more than 5,000 older versions; `Conflict`. In a
+    /// hierarchy also `IsADirectory` and `NotADirectory`.
     pub async fn rename_file(
         &self,
         actor: &Actor<'_>,
-        from: (&Bucket, &ObjectKey),
-        to: (&Bucket, &ObjectKey),
-        conditions: (&Condition, &Condition),
+        mut from: NameRef<'_>,
+        mut to: NameRef<'_>,
+        conditions: (&WriteCondition, &WriteCondition),
+        hierarchy: Hierarchy,
     ) -> Result<Published, Error> {
-        let mut turn = ConflictRetry::new(self, to.0.path(to.1.as_str()));
-        if from.0.id != to.0.id {
-            return Err(cross_device(&from.0.path(from.1.as_str()), turn.path()));
+        let mut turn = ConflictRetry::new(self, to.path());
+        if from.bucket.id != to.bucket.id {
+            return Err(cross_device(&from.path(), turn.path()));
         }
         loop {
-            let source = self.target(from.0, from.1).await?;
+            let source = from.resolve(self).await?;
             let Some(file) = source.file().cloned() else {
                 return Err(not_found(&source.path));
             };
-            conditions
-                .0
-                .check_write(&source.path, Some(&file.current))?;
-            let target = self.target(to.0, to.1).await?;
+            conditions.0.check(&source.path, Some(&file.current))?;
+            let target = to.resolve(self).await?;
             conditions
                 .1
-                .check_write(turn.path(), target.file().map(|file| &file.current))?;
+                .check(turn.path(), target.file().map(|file| &file.current))?;
             refuse_rename(&source, Some(&target))?;
-            if from.1 == to.1 {
+            if from.key == to.key {
                 return Ok(Published {
                     entry: file.attributes.id,
                     version: file.current,
@@ -75,6 +78,9 @@ impl Tree {
             }
             let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
+            if hierarchy == Hierarchy::Strict {
+                self.check_file_place(&mut stage, &target).await?;
+            }
             let published = stage.move_file(actor, &source, &target, file).await?;
             match stage.commit().await? {
                 CommitOutcome::Done => return Ok(published),
@@ -89,7 +95,8 @@ impl Tree {
     /// # Errors
     /// `NotFound` when there is no such directory; `NotEmpty` or `AlreadyExists` when the target
     /// exists; `InvalidArgument` when the target lies in the directory itself; `Unsupported` across
-    /// buckets or spaces; `Conflict`.
+    /// buckets or spaces; `Conflict`. In a hierarchy also `NotADirectory` when a file is at the target
+    /// or above it.
     pub async fn rename_dir(
         &self,
         actor: &Actor<'_>,
@@ -137,8 +144,19 @@ impl Tree {
             if !outside.eq(above.spaces()) {
                 return Err(cross_device(&path, turn.path()));
             }
-            let old = self.dir_chain(to.0, to.1).await?;
             let mut stage = BatchBuilder::new(self);
+            if options.hierarchy == Hierarchy::Strict {
+                let target = self.find_name(to.0, to.1).await?;
+                if target.file().is_some() {
+                    let message = format!("{} is no directory", turn.path());
+                    return Err(Error::new(ErrorKind::NotADirectory, message));
+                }
+                stage.watch_above(&self.check_above(&target).await?);
+                if let Some((key, read)) = &target.slot {
+                    stage.same(key.clone(), read);
+                }
+            }
+            let old = self.dir_chain(to.0, to.1).await?;
             stage.watch(&old);
             if old.missing.is_none() {
                 self.clear_for_rename(&mut stage, &old, turn.path(), options)

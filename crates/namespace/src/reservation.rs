@@ -17,7 +17,7 @@ use dewar_catalog::record::{CounterScope, FileRecord};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, UserId};
 
 use super::quota_table::Quotas;
-use super::resolve::ResolvedPath;
+use super::resolve::{ResolvedName, ResolvedPath};
 use super::{Bucket, Tree, charge};
 
 /// A reservation grows by as much as it has, but at most by this.
@@ -89,21 +89,19 @@ impl Tree {
     pub async fn check_reservation(
         &self,
         reservation: &Reservation,
-        bucket: &Bucket,
-        key: &ObjectKey,
+        target: &ResolvedName,
         bytes: u64,
     ) -> Result<(), Error> {
         if !self.has_quotas() {
             return Ok(());
         }
-        let (dirs, _) = key.split();
-        let chain = self.resolve(bucket, &dirs).await?;
+        let chain = &target.chain;
         let scopes = chain.scopes_with((reservation.owner, chain.group()));
         let more = Usage {
             objects: 0,
             bytes: bytes.saturating_sub(reservation.credit),
         };
-        self.check_fit(&scopes, &chain, more, reservation.bytes)
+        self.check_fit(&scopes, chain, more, reservation.bytes)
             .await
     }
 

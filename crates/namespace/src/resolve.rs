@@ -1,5 +1,6 @@
 //! From a path to the directories on it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use super::documents::BucketDocuments;
 use super::{Bucket, Tree};
 
 /// The directories on a path, the bucket first.
+#[derive(Clone)]
 pub(super) struct ResolvedPath {
     /// Those that exist.
     pub(super) dirs: Vec<Arc<Dir>>,
@@ -25,6 +27,7 @@ pub(super) struct ResolvedPath {
     pub(super) since: Generation,
 }
 
+#[derive(Clone)]
 pub(super) struct MissingDirs {
     pub(super) key: Bytes,
     pub(super) read: ReadValue,
@@ -93,8 +96,13 @@ impl ResolvedPath {
 
     /// The chain of the directory that holds the last one.
     pub(super) fn above(&self) -> Self {
+        self.up_to(self.dirs.len().saturating_sub(1))
+    }
+
+    /// The first directories of the chain, at least the bucket.
+    pub(super) fn up_to(&self, depth: usize) -> Self {
         Self {
-            dirs: self.dirs[..self.dirs.len().saturating_sub(1).max(1)].to_vec(),
+            dirs: self.dirs[..depth.max(1)].to_vec(),
             missing: None,
             bucket: self.bucket.clone(),
             since: self.since,
@@ -130,8 +138,10 @@ impl ResolvedPath {
     }
 }
 
-/// A name and what it holds now.
-pub(super) struct ResolvedName {
+/// A name and the record that it held when it was looked up. A change that is given one starts from
+/// it and does not read the name again, unless another change came first.
+#[derive(Clone, Debug)]
+pub struct ResolvedName {
     pub(super) chain: ResolvedPath,
     pub(super) name: String,
     /// The whole path, for errors and the change log.
@@ -148,11 +158,53 @@ impl ResolvedName {
     }
 
     /// The file that can be read there.
-    pub(super) fn file(&self) -> Option<&FileRecord> {
+    #[must_use]
+    pub fn file(&self) -> Option<&FileRecord> {
         match &self.entry {
             Some(Entry::File(file)) if file.is_live() => Some(file),
             _ => None,
         }
+    }
+}
+
+impl fmt::Debug for ResolvedPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ResolvedPath({} directories)", self.dirs.len())
+    }
+}
+
+/// A key of a bucket, with the result of the lookup if the caller has one.
+#[derive(Clone, Debug)]
+pub struct NameRef<'a> {
+    pub(super) bucket: &'a Bucket,
+    pub(super) key: &'a ObjectKey,
+    found: Option<ResolvedName>,
+}
+
+impl<'a> NameRef<'a> {
+    /// The key of the bucket, as it was found.
+    #[must_use]
+    pub fn new(bucket: &'a Bucket, key: &'a ObjectKey, found: Option<ResolvedName>) -> Self {
+        Self { bucket, key, found }
+    }
+
+    /// The whole path.
+    pub(super) fn path(&self) -> String {
+        self.bucket.path(self.key.as_str())
+    }
+
+    /// The name as the caller found it, the first time; later as it is now.
+    pub(super) async fn resolve(&mut self, tree: &Tree) -> Result<ResolvedName, Error> {
+        match self.found.take() {
+            Some(found) => Ok(found),
+            None => tree.find_name(self.bucket, self.key).await,
+        }
+    }
+}
+
+impl<'a> From<(&'a Bucket, &'a ObjectKey)> for NameRef<'a> {
+    fn from((bucket, key): (&'a Bucket, &'a ObjectKey)) -> Self {
+        Self::new(bucket, key, None)
     }
 }
 
@@ -220,26 +272,36 @@ impl Tree {
             since,
         };
         chain.dirs.push(top);
-        for (depth, name) in names.iter().enumerate() {
-            let key = keys::dir(chain.last_id(), name);
-            match self.dir_at(key, since).await? {
-                Ok(dir) => chain.dirs.push(dir),
-                Err((key, read)) => {
-                    let names = names[depth..].iter().map(|&name| name.to_owned()).collect();
-                    chain.missing = Some(MissingDirs { key, read, names });
-                    break;
-                }
-            }
+        for name in names {
+            self.descend(&mut chain, name).await?;
         }
         Ok(chain)
     }
 
-    /// What `key` holds, and what must stay so for a change of it.
-    pub(super) async fn target(
-        &self,
-        bucket: &Bucket,
-        key: &ObjectKey,
-    ) -> Result<ResolvedName, Error> {
+    /// Follows one more name down.
+    pub(super) async fn descend(&self, chain: &mut ResolvedPath, name: &str) -> Result<(), Error> {
+        if let Some(missing) = &mut chain.missing {
+            missing.names.push(name.to_owned());
+            return Ok(());
+        }
+        match self
+            .dir_at(keys::dir(chain.last_id(), name), chain.since)
+            .await?
+        {
+            Ok(dir) => chain.dirs.push(dir),
+            Err((key, read)) => {
+                let names = vec![name.to_owned()];
+                chain.missing = Some(MissingDirs { key, read, names });
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks a key up: one read, if its directories are in the cache.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; errors of the engine.
+    pub async fn find_name(&self, bucket: &Bucket, key: &ObjectKey) -> Result<ResolvedName, Error> {
         let (dirs, name) = key.split();
         let chain = self.resolve(bucket, &dirs).await?;
         let (slot, entry) = match chain.parent() {

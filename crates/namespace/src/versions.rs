@@ -19,36 +19,21 @@
 use bytes::Bytes;
 use dewar_checksum::DigestSet;
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Timestamp, VersionId, VersionName};
-use minicbor::bytes::ByteVec;
 use std::collections::BTreeMap;
 
 use dewar_catalog::record::{
     ChangeKind, ChangeRecord, ETag, Entry, EntryAttributes, FileRecord, ObjectLock, Record,
-    Retention, SystemHeaders, VersionFlags, VersionRecord, Versioning,
+    VersionFlags, VersionRecord, Versioning,
 };
 use dewar_catalog::{Actor, keys};
 use dewar_kv::{ReadValue, Scan};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::charge::ChargedItem;
-use super::resolve::{ResolvedName, ResolvedPath, not_found};
+use super::resolve::{NameRef, ResolvedName, ResolvedPath, not_found};
 use super::retry::ConflictRetry;
-use super::{Bucket, FileLookup, Tree};
-
-/// The attributes of an existing version that may change; its content never does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VersionAttributes {
-    /// Tags.
-    pub tags: BTreeMap<String, String>,
-    /// How long it is kept.
-    pub retention: Option<Retention>,
-    /// Whether it is kept until further notice.
-    pub legal_hold: Option<bool>,
-    /// The access control list.
-    pub acl: Option<ByteVec>,
-    /// Storage class, if not the default.
-    pub storage_class: Option<String>,
-}
+use super::version_attributes::VersionAttributes;
+use super::{Bucket, Tree};
 
 /// The circumstances of a change of attributes.
 #[derive(Clone, Copy, Debug)]
@@ -270,30 +255,14 @@ impl<'a> Name<'a> {
     ) -> Result<VersionRecord, Error> {
         let floor = self.file.as_ref().map(|file| file.current.id);
         let gone = self.give_way(stage, versioning).await?;
+        let id = match floor {
+            Some(floor) => stage.tree().ids().version_above(floor).await?,
+            None => stage.tree().ids().version().await?,
+        };
+        let (etag, digests) = (ETag::Version, DigestSet::new(1, 0));
         let marker = VersionRecord {
-            id: match floor {
-                Some(floor) => stage.tree().ids().version_above(floor).await?,
-                None => stage.tree().ids().version().await?,
-            },
-            size: 0,
-            etag: ETag::Version,
-            modified: stage.now(),
-            digests: DigestSet::new(1, 0),
             flags: VersionFlags::DELETE_MARKER.with_name(versioning == Versioning::Enabled),
-            headers: SystemHeaders::default(),
-            metadata: BTreeMap::new(),
-            copies: Vec::new(),
-            parts: None,
-            upload: None,
-            storage_class: None,
-            checksum: None,
-            tags: BTreeMap::new(),
-            encryption: None,
-            retention: None,
-            legal_hold: None,
-            acl: None,
-            owner: None,
-            group: None,
+            ..VersionRecord::new(id, 0, etag, stage.now(), digests)
         };
         let attributes = match self.file.as_ref() {
             Some(file) => EntryAttributes {
@@ -490,8 +459,8 @@ impl<'a> Name<'a> {
 
 impl Tree {
     /// Finds a version of a name: the current one, or the one named. Delete markers are found as
-    /// well: see [`FileRecord::is_live`]. For an older version [`FileLookup::file`] has that as its
-    /// `current`, and its owner.
+    /// well: see [`FileRecord::is_live`]. For an older version, `current` of the result is that
+    /// version, and the attributes have its owner.
     ///
     /// # Errors
     /// `NoSuchBucket`; errors of the engine.
@@ -500,49 +469,46 @@ impl Tree {
         bucket: &Bucket,
         key: &ObjectKey,
         name: Option<VersionName>,
-    ) -> Result<Option<FileLookup>, Error> {
-        let target = self.target(bucket, key).await?;
-        let current = match &target.entry {
-            Some(Entry::File(file)) => name.is_none_or(|name| file.current.name() == name),
+    ) -> Result<Option<FileRecord>, Error> {
+        let found = self.find_name(bucket, key).await?;
+        self.version_of(found, name).await
+    }
+
+    /// The same for a name that was looked up.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup_version`].
+    pub async fn version_of(
+        &self,
+        found: ResolvedName,
+        name: Option<VersionName>,
+    ) -> Result<Option<FileRecord>, Error> {
+        let older = match &found.entry {
+            // The common case moves what was read.
+            Some(Entry::File(file)) if name.is_none_or(|name| file.current.name() == name) => None,
+            Some(Entry::File(_)) => match self.place_of(&found, name).await? {
+                Some(place) => place.older.map(|_| place.version),
+                None => return Ok(None),
+            },
             _ => return Ok(None),
         };
-        // The common case moves what was read.
-        let place = if current {
-            None
-        } else {
-            match self.place_of(&target, name).await? {
-                Some(place) => Some(place),
-                None => return Ok(None),
-            }
-        };
-        let (Some(slot), Some(Entry::File(file))) = (target.slot, target.entry) else {
+        let Some(Entry::File(file)) = found.entry else {
             return Ok(None);
         };
-        let older = place.and_then(|place| Some((place.older?, place.version)));
-        Ok(Some(match older {
-            None => FileLookup {
-                file,
-                key: slot.0,
-                read: slot.1,
+        let Some(version) = older else {
+            return Ok(Some(file));
+        };
+        let (owner, group) = version.ownership(&file.attributes);
+        Ok(Some(FileRecord {
+            attributes: EntryAttributes {
+                owner,
+                group,
+                mtime: version.modified,
+                ..file.attributes
             },
-            Some(((key, read), version)) => {
-                let (owner, group) = version.ownership(&file.attributes);
-                FileLookup {
-                    file: FileRecord {
-                        attributes: EntryAttributes {
-                            owner,
-                            group,
-                            mtime: version.modified,
-                            ..file.attributes
-                        },
-                        current: version,
-                        older: 0,
-                        older_null: None,
-                    },
-                    key,
-                    read,
-                }
-            }
+            current: version,
+            older: 0,
+            older_null: None,
         }))
     }
 
@@ -600,7 +566,7 @@ impl Tree {
     ) -> Result<bool, Error> {
         let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
-            let target = self.target(bucket, key).await?;
+            let target = self.find_name(bucket, key).await?;
             let place = self.place_of(&target, name).await?;
             let Ok(place) = readable(&target.path, place, name) else {
                 return Ok(false);
@@ -631,24 +597,17 @@ impl Tree {
     pub async fn change_version(
         &self,
         actor: &Actor<'_>,
-        bucket: &Bucket,
-        key: &ObjectKey,
+        mut of: NameRef<'_>,
         name: Option<VersionName>,
         change: impl Fn(&mut VersionAttributes, ChangeContext) -> Result<(), Error>,
     ) -> Result<VersionRecord, Error> {
-        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
+        let mut turn = ConflictRetry::new(self, of.path());
         loop {
-            let target = self.target(bucket, key).await?;
+            let target = of.resolve(self).await?;
             let place = self.place_of(&target, name).await?;
             let place = readable(&target.path, place, name)?;
             let mut stage = BatchBuilder::new(self);
-            let mut attributes = VersionAttributes {
-                tags: place.version.tags.clone(),
-                retention: place.version.retention,
-                legal_hold: place.version.legal_hold,
-                acl: place.version.acl.clone(),
-                storage_class: place.version.storage_class.clone(),
-            };
+            let mut attributes = VersionAttributes::from(&place.version);
             let before = attributes.clone();
             let circumstances = ChangeContext {
                 id: place.version.id,
@@ -659,14 +618,7 @@ impl Tree {
             if attributes == before {
                 return Ok(place.version);
             }
-            let version = VersionRecord {
-                tags: attributes.tags,
-                retention: attributes.retention,
-                legal_hold: attributes.legal_hold,
-                acl: attributes.acl,
-                storage_class: attributes.storage_class,
-                ..place.version
-            };
+            let version = attributes.apply(place.version);
             stage.keep_to_quotas();
             stage
                 .rewrite(actor, &target, place.older, version.clone())

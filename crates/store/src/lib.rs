@@ -18,6 +18,7 @@ mod attributes;
 mod authorize;
 mod blob_table;
 mod bucket;
+mod content_log;
 mod content_reader;
 mod content_writer;
 mod copy;
@@ -27,6 +28,7 @@ mod digests;
 pub mod document;
 mod encryption;
 pub mod engine;
+mod extent_reader;
 pub mod file;
 mod get;
 mod info;
@@ -37,7 +39,6 @@ mod list;
 mod listing_limits;
 mod multipart;
 mod multipart_digest;
-mod put;
 pub mod quota;
 mod rebuild_marker;
 mod rename;
@@ -52,10 +53,12 @@ pub mod upkeep;
 pub mod version_attributes;
 mod versioning;
 pub mod workers;
+mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use dewar_auth::fair_share::FairShares;
 use dewar_auth::{Authorizer, MasterKeys, Ownership};
 use dewar_checksum::Md5Lanes;
 use dewar_data::blob::{BlobCounts, BlobStore};
@@ -66,14 +69,14 @@ use dewar_namespace::Tree;
 use dewar_types::{DiskId, Layout, Result};
 
 pub use blob_table::{BlobTable, JournalPin};
+pub use content_reader::{ContentReader, RangeReader};
+pub use content_writer::{ContentWriter, Snapshot};
 pub use dewar_namespace::UploadUsage;
 pub use digests::DigestLimits;
 pub use encryption::{BucketEncryption, CustomerKey, Encryption, EncryptionMode};
-pub use get::Download;
 pub use key_rotation::{MasterKeyInfo, PendingRewraps};
 pub use listing_limits::ListingConfig;
 pub use multipart::{CreatedUpload, PartUpload};
-pub use put::Upload;
 pub use rebuild_marker::{RebuildMarker, RebuildSource};
 
 use digests::DigestPasses;
@@ -112,7 +115,7 @@ pub struct StoreParts {
     pub digests: DigestLimits,
 }
 
-/// The inside of a store, shared with uploads, downloads and workers.
+/// The inside of a store, shared with writers, readers and workers.
 pub(crate) struct Inner {
     env: Env,
     tree: Arc<Tree>,
@@ -133,6 +136,7 @@ pub(crate) struct Inner {
     listings: ExpensiveListings,
     ownership: Ownership,
     digests: DigestPasses,
+    tree_walks: Arc<FairShares>,
 }
 
 pub(crate) type SharedStore = Arc<Inner>;
@@ -174,6 +178,7 @@ impl Store {
                 listings: ExpensiveListings::new(parts.listing),
                 ownership: parts.ownership,
                 digests: DigestPasses::new(parts.digests),
+                tree_walks: FairShares::new(limits::TREE_WALKS_MAX),
             }),
         }
     }

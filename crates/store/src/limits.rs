@@ -70,3 +70,16 @@ pub const DIGEST_LATER: Duration = Duration::from_secs(2);
 /// The number of attempts to find a checksum if the object is replaced, or another checksum is
 /// computed, meanwhile.
 pub const DIGEST_ATTEMPTS_MAX: usize = 16;
+
+/// Directories that are copied or removed with their content at the same time. An account may start
+/// another one while it has fewer than are free.
+pub(crate) const TREE_WALKS_MAX: usize = 16;
+
+/// Time after which a client may ask again to copy or remove a directory.
+pub(crate) const TREE_WALK_LATER: Duration = Duration::from_secs(2);
+
+/// Names of a directory that such a walk reads at once.
+pub(crate) const TREE_PAGE: usize = 100;
+
+/// Failures of such a walk that are reported one by one.
+pub const TREE_FAILURES_MAX: usize = 100;

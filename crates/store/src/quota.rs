@@ -15,7 +15,7 @@ use dewar_namespace::{Bucket, BucketQuery};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
 use crate::api::BucketRef;
-use crate::put::run_to_completion;
+use crate::write::run_to_completion;
 use crate::{Inner, SharedStore, Store};
 
 /// Buckets read at once.

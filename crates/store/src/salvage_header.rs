@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use dewar_catalog::record::{ETag, EncryptionRecord, SystemHeaders};
 use dewar_checksum::DigestSet;
 use dewar_data::format::OWNER_BYTES_MAX;
+use dewar_namespace::VersionAttributes;
 use dewar_types::{UploadId, VersionId};
 use minicbor::{Decode, Encode};
 
@@ -76,8 +77,6 @@ pub(crate) struct SalvageOrigin {
     pub(crate) owner: u64,
     pub(crate) path: String,
     pub(crate) part: Option<PartOf>,
-    pub(crate) headers: SystemHeaders,
-    pub(crate) metadata: BTreeMap<String, String>,
     /// The pool, if not the main one.
     pub(crate) pool: Option<u16>,
 }
@@ -87,8 +86,13 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl SalvageOrigin {
-    /// The description of content of so many bytes.
-    pub(crate) fn describe(self, version: VersionId, size: u64) -> SalvageHeader {
+    /// The description of content of so many bytes; of a part, with the attributes of its upload.
+    pub(crate) fn describe(
+        self,
+        version: VersionId,
+        size: u64,
+        attributes: &VersionAttributes,
+    ) -> SalvageHeader {
         SalvageHeader {
             version,
             size,
@@ -96,8 +100,8 @@ impl SalvageOrigin {
             owner: self.owner,
             path: self.path,
             part: self.part,
-            headers: self.headers,
-            metadata: self.metadata,
+            headers: attributes.headers.clone(),
+            metadata: attributes.metadata.clone(),
             cut: false,
             encryption: None,
             salt: None,

@@ -78,6 +78,39 @@ pub struct VersionRecord {
 }
 
 impl VersionRecord {
+    /// A version without attributes, places and history.
+    #[must_use]
+    pub fn new(
+        id: VersionId,
+        size: u64,
+        etag: ETag,
+        modified: Timestamp,
+        digests: DigestSet,
+    ) -> Self {
+        Self {
+            id,
+            size,
+            etag,
+            modified,
+            digests,
+            flags: VersionFlags::default(),
+            headers: SystemHeaders::default(),
+            metadata: BTreeMap::new(),
+            copies: Vec::new(),
+            parts: None,
+            upload: None,
+            storage_class: None,
+            checksum: None,
+            tags: BTreeMap::new(),
+            retention: None,
+            legal_hold: None,
+            encryption: None,
+            acl: None,
+            owner: None,
+            group: None,
+        }
+    }
+
     /// The ETag without quotes.
     #[must_use]
     pub fn etag(&self) -> String {
@@ -291,6 +324,35 @@ pub struct SystemHeaders {
     /// `x-amz-website-redirect-location`.
     #[n(6)]
     pub redirect: Option<String>,
+}
+
+impl SystemHeaders {
+    /// Bytes of all values.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let Self {
+            content_type,
+            cache_control,
+            content_disposition,
+            content_encoding,
+            content_language,
+            expires,
+            redirect,
+        } = self;
+        [
+            content_type,
+            cache_control,
+            content_disposition,
+            content_encoding,
+            content_language,
+            expires,
+            redirect,
+        ]
+        .into_iter()
+        .flatten()
+        .map(String::len)
+        .sum()
+    }
 }
 
 /// The whole content in one pool.

@@ -5,17 +5,19 @@ use std::collections::BTreeMap;
 use dewar_catalog::Actor;
 use dewar_catalog::record::{
     ChangeKind, ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, PartRecord, PartRun,
-    PartSizes, UploadRecord, VersionFlags, VersionRecord,
+    PartSizes, UploadRecord, VersionRecord,
 };
 use dewar_checksum::DigestSet;
-use dewar_types::{Error, ErrorKind, ObjectKey, Timestamp, UploadId, VersionId};
+use dewar_types::{Error, ErrorKind, Timestamp, UploadId, VersionId};
 use minicbor::bytes::ByteVec;
 
+use super::super::Tree;
 use super::super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::super::condition::Condition;
+use super::super::condition::WriteCondition;
 use super::super::publish::{NewFile, Published};
+use super::super::resolve::NameRef;
 use super::super::retry::ConflictRetry;
-use super::super::{Bucket, Tree};
+use super::super::version_attributes::VersionAttributes;
 use super::{OpenUpload, StoredPart};
 
 /// A part as the client lists it.
@@ -64,24 +66,24 @@ impl Tree {
     pub async fn complete_upload(
         &self,
         actor: &Actor<'_>,
-        bucket: &Bucket,
-        key: &ObjectKey,
+        mut name: NameRef<'_>,
         upload: UploadId,
         list: &[CompletePart],
         min_part: u64,
-        condition: &Condition,
+        condition: &WriteCondition,
         join: &CompleteFn<'_>,
     ) -> Result<Published, Error> {
         check_order(list)?;
         let id = self.ids().version().await?;
-        let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
+        let (bucket, key) = (name.bucket, name.key);
+        let mut turn = ConflictRetry::new(self, name.path());
         loop {
-            let target = self.target(bucket, key).await?;
+            let target = name.resolve(self).await?;
             let open = match self.open_upload(bucket, key, upload).await {
                 Ok(open) => open,
                 Err(error) if error.kind() == ErrorKind::NoSuchUpload => {
                     // Looked up again: the completion may have come between the two reads.
-                    let target = self.target(bucket, key).await?;
+                    let target = self.find_name(bucket, key).await?;
                     return match target.file() {
                         Some(file) if file.current.upload == Some(upload) => Ok(Published {
                             entry: file.attributes.id,
@@ -93,7 +95,7 @@ impl Tree {
                 }
                 Err(error) => return Err(error),
             };
-            condition.check_write(turn.path(), target.file().map(|file| &file.current))?;
+            condition.check(turn.path(), target.file().map(|file| &file.current))?;
             let parts = self.all_parts(upload).await?;
             let chosen = choose(turn.path(), list, &parts, min_part)?;
             let named: Vec<(u16, &PartRecord)> = chosen
@@ -116,30 +118,19 @@ impl Tree {
                     stage.release(part.record.id, &part.record.copies).await?;
                 }
             }
-            let version = VersionRecord {
-                id: joined.version.unwrap_or(id),
-                size: chosen.iter().map(|part| part.record.size).sum(),
-                etag: joined.etag,
-                modified: joined
-                    .version
-                    .map_or(stage.now(), |version| Timestamp(version.clock())),
-                digests: joined.digests,
-                flags: VersionFlags::default(),
-                headers: open.record.headers.clone(),
-                metadata: open.record.metadata.clone(),
+            let id = joined.version.unwrap_or(id);
+            let size = chosen.iter().map(|part| part.record.size).sum();
+            let modified = joined
+                .version
+                .map_or(stage.now(), |version| Timestamp(version.clock()));
+            let version = VersionAttributes::from(&open.record).apply(VersionRecord {
                 copies,
                 parts: Some(part_sizes(&chosen, joined.part_digests)),
                 upload: Some(upload),
-                storage_class: open.record.storage_class.clone(),
                 encryption: joined.encryption,
                 checksum: joined.checksum,
-                tags: open.record.tags.clone(),
-                retention: open.record.retention,
-                legal_hold: open.record.legal_hold,
-                acl: open.record.acl.clone(),
-                owner: None,
-                group: None,
-            };
+                ..VersionRecord::new(id, size, joined.etag, modified, joined.digests)
+            });
             let file = new_file(&open, version);
             let published = stage.place(actor, &target, file).await?;
             match stage.commit().await? {

@@ -10,12 +10,10 @@ mod list;
 mod owners;
 mod upload_charge;
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use dewar_catalog::record::{
-    ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, PartRecord, Record, Retention,
-    SystemHeaders, UploadChecksum, UploadRecord,
+    ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, PartRecord, Record, UploadChecksum,
+    UploadRecord,
 };
 use dewar_catalog::{Actor, keys};
 use dewar_checksum::DigestSet;
@@ -23,13 +21,13 @@ use dewar_kv::{Precondition, ReadValue, Scan};
 use dewar_types::{
     ByteRange, Error, ErrorKind, GroupId, ObjectKey, PoolId, Timestamp, UploadId, VersionId,
 };
-use minicbor::bytes::ByteVec;
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::copy::{CopyOptions, slice};
 use super::publish::DataChanges;
-use super::resolve::ResolvedPath;
+use super::resolve::{NameRef, ResolvedPath};
 use super::retry::ConflictRetry;
+use super::version_attributes::VersionAttributes;
 use super::{Bucket, Tree, charge};
 
 pub use complete::{CompleteFn, CompletePart, CompletedObject};
@@ -46,26 +44,14 @@ pub struct NewUpload {
     pub group: Option<GroupId>,
     /// Permission bits of the file.
     pub mode: u32,
-    /// Headers of the version.
-    pub headers: SystemHeaders,
-    /// User metadata of the version.
-    pub metadata: BTreeMap<String, String>,
+    /// Attributes of the version.
+    pub attributes: VersionAttributes,
     /// The checksum that the client announced.
     pub checksum: Option<UploadChecksum>,
-    /// Storage class, if not the default.
-    pub storage_class: Option<String>,
     /// How the parts will be encrypted.
     pub encryption: Option<EncryptionRecord>,
     /// Pool of the parts; the default pool if `None`.
     pub pool: Option<PoolId>,
-    /// Tags of the version.
-    pub tags: BTreeMap<String, String>,
-    /// Retention of the version, if not the default of the bucket.
-    pub retention: Option<Retention>,
-    /// Whether it is kept until further notice.
-    pub legal_hold: Option<bool>,
-    /// Its access control list.
-    pub acl: Option<ByteVec>,
 }
 
 impl Default for NewUpload {
@@ -73,16 +59,10 @@ impl Default for NewUpload {
         Self {
             group: None,
             mode: 0o644,
-            headers: SystemHeaders::default(),
-            metadata: BTreeMap::new(),
+            attributes: VersionAttributes::default(),
             checksum: None,
-            storage_class: None,
             encryption: None,
             pool: None,
-            tags: BTreeMap::new(),
-            retention: None,
-            legal_hold: None,
-            acl: None,
         }
     }
 }
@@ -96,6 +76,7 @@ impl NewUpload {
         initiated: Timestamp,
         chain: &ResolvedPath,
     ) -> UploadRecord {
+        let attributes = self.attributes.clone();
         UploadRecord {
             spaces: chain.spaces().collect(),
             id,
@@ -104,16 +85,16 @@ impl NewUpload {
             mode: self.mode,
             initiated,
             principal: actor.principal.to_owned(),
-            headers: self.headers.clone(),
-            metadata: self.metadata.clone(),
+            headers: attributes.headers,
+            metadata: attributes.metadata,
             checksum: self.checksum.clone(),
-            storage_class: self.storage_class.clone(),
+            storage_class: attributes.storage_class,
             encryption: self.encryption.clone(),
             pool: self.pool,
-            tags: self.tags.clone(),
-            retention: self.retention,
-            legal_hold: self.legal_hold,
-            acl: self.acl.clone(),
+            tags: attributes.tags.unwrap_or_default(),
+            retention: attributes.retention,
+            legal_hold: attributes.legal_hold,
+            acl: attributes.acl,
         }
     }
 }
@@ -290,7 +271,7 @@ impl Tree {
     )]
     pub async fn copy_part(
         &self,
-        from: (&Bucket, &ObjectKey),
+        mut from: NameRef<'_>,
         range: Option<ByteRange>,
         options: &CopyOptions,
         (bucket, key): (&Bucket, &ObjectKey),
@@ -303,7 +284,7 @@ impl Tree {
         let mut turn = ConflictRetry::new(self, bucket.path(key.as_str()));
         loop {
             let open = self.open_upload(bucket, key, upload).await?;
-            let Some(mut source) = self.source(from, options).await? else {
+            let Some(mut source) = self.source(&mut from, options).await? else {
                 turn.lost().await?;
                 continue;
             };

@@ -65,7 +65,7 @@ fn tolerate<T>(result: Result<T, Error>) -> Option<T> {
 async fn work(tree: Tree, bucket: Bucket, seed: u64, steps: usize) -> Vec<BlobId> {
     let mut dice = Dice(seed);
     let mut published = Vec::new();
-    let none = (&Condition::NONE, &Condition::NONE);
+    let none = (&WriteCondition::NONE, &WriteCondition::NONE);
     for _ in 0..steps {
         let (from, to) = (dice.path(), dice.path());
         match dice.roll(12) {
@@ -73,15 +73,14 @@ async fn work(tree: Tree, bucket: Bucket, seed: u64, steps: usize) -> Vec<BlobId
                 let new = content(&tree, 10, "x").await;
                 let blob = new.copies[0].extents[0].blob;
                 let condition = if dice.roll(3) == 0 {
-                    Condition::absent()
+                    WriteCondition::absent()
                 } else {
-                    Condition::NONE
+                    WriteCondition::NONE
                 };
                 let done = tree
                     .publish(
                         &ALICE,
-                        &bucket,
-                        &to,
+                        (&bucket, &to).into(),
                         new,
                         &condition,
                         &DataChanges::default(),
@@ -100,20 +99,27 @@ async fn work(tree: Tree, bucket: Bucket, seed: u64, steps: usize) -> Vec<BlobId
             6 => drop(tolerate(
                 tree.copy(
                     &ALICE,
-                    (&bucket, &from),
-                    (&bucket, &to),
+                    (&bucket, &from).into(),
+                    (&bucket, &to).into(),
                     &CopyOptions::default(),
                 )
                 .await,
             )),
             7 => drop(tolerate(
-                tree.rename_file(&ALICE, (&bucket, &from), (&bucket, &to), none)
-                    .await,
+                tree.rename_file(
+                    &ALICE,
+                    (&bucket, &from).into(),
+                    (&bucket, &to).into(),
+                    none,
+                    Hierarchy::Flat,
+                )
+                .await,
             )),
             8 => {
                 let options = RenameOptions {
                     replace_empty: true,
                     make_parents: dice.roll(2) == 0,
+                    hierarchy: Hierarchy::Flat,
                 };
                 tolerate(
                     tree.rename_dir(&ALICE, (&bucket, &from), (&bucket, &to), options)
@@ -122,6 +128,8 @@ async fn work(tree: Tree, bucket: Bucket, seed: u64, steps: usize) -> Vec<BlobId
             }
             9 => {
                 let options = DirOptions {
+                    existing: false,
+                    hierarchy: Hierarchy::Flat,
                     group: None,
                     mode: 0o755,
                     make_parents: true,
@@ -376,10 +384,9 @@ async fn one_of_many_creates() {
                     let new = content(&tree, 1, "x").await;
                     tree.publish(
                         &ALICE,
-                        &bucket,
-                        &name,
+                        (&bucket, &name).into(),
                         new,
-                        &Condition::absent(),
+                        &WriteCondition::absent(),
                         &DataChanges::default(),
                     )
                     .await
@@ -446,10 +453,9 @@ async fn if_match_loses_no_update() {
     let new = content(&tree, 1, "0").await;
     tree.publish(
         &ALICE,
-        &bucket,
-        &key("counter"),
+        (&bucket, &key("counter")).into(),
         new,
-        &Condition::NONE,
+        &WriteCondition::NONE,
         &DataChanges::default(),
     )
     .await
@@ -465,18 +471,17 @@ async fn if_match_loses_no_update() {
                         .await
                         .unwrap()
                         .unwrap();
-                    let etag = found.file.current.etag();
+                    let etag = found.current.etag();
                     let next: u64 = etag.parse::<u64>().unwrap() + 1;
                     let new = content(&tree, 1, &next.to_string()).await;
-                    let condition = Condition {
-                        if_match: Some(ETags::OneOf(vec![etag])),
-                        ..Condition::NONE
+                    let condition = WriteCondition {
+                        if_match: Some(ETagMatch::Is(etag)),
+                        ..WriteCondition::NONE
                     };
                     match tree
                         .publish(
                             &ALICE,
-                            &bucket,
-                            &key("counter"),
+                            (&bucket, &key("counter")).into(),
                             new,
                             &condition,
                             &DataChanges::default(),
@@ -498,7 +503,7 @@ async fn if_match_loses_no_update() {
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(last.file.current.etag(), "80");
+    assert_eq!(last.current.etag(), "80");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -555,12 +560,11 @@ async fn complete_or_abort_but_not_both() {
                 };
                 tree.complete_upload(
                     &ALICE,
-                    &bucket,
-                    &name,
+                    (&bucket, &name).into(),
                     upload,
                     &list,
                     0,
-                    &Condition::NONE,
+                    &WriteCondition::NONE,
                     &join,
                 )
                 .await

@@ -22,10 +22,9 @@ async fn a_put_in_known_directories_reads_the_entry_alone() {
     let done = tree
         .publish(
             &ALICE,
-            &bucket,
-            &key("a/b/c/d"),
+            (&bucket, &key("a/b/c/d")).into(),
             new,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &DataChanges::default(),
         )
         .await

@@ -106,10 +106,9 @@ async fn a_bucket_with_documents_costs_no_more_reads() {
     counts.reset();
     tree.publish(
         &ALICE,
-        &bucket,
-        &key("new"),
+        (&bucket, &key("new")).into(),
         new,
-        &Condition::NONE,
+        &WriteCondition::NONE,
         &DataChanges::default(),
     )
     .await

@@ -88,14 +88,14 @@ async fn versions_are_kept_and_come_back() {
     let object = key("d/file");
     assert!(tree.lookup(&bucket, &object).await.unwrap().is_none());
     let hidden = tree.lookup_version(&bucket, &object, None).await.unwrap();
-    assert!(!hidden.expect("the marker").file.is_live());
+    assert!(!hidden.expect("the marker").is_live());
     let older = tree
         .lookup_version(&bucket, &object, named(&first))
         .await
         .unwrap()
         .expect("kept");
-    assert_eq!(older.file.current.etag, first.version.etag);
-    assert_eq!(older.file.attributes.owner, ALICE.user);
+    assert_eq!(older.current.etag, first.version.etag);
+    assert_eq!(older.attributes.owner, ALICE.user);
     let usage = tree
         .catalog()
         .usage(CounterScope::Bucket(bucket.id))
@@ -114,8 +114,8 @@ async fn versions_are_kept_and_come_back() {
         .await
         .unwrap();
     let found = tree.lookup(&bucket, &object).await.unwrap().unwrap();
-    assert_eq!(found.file.current.id, first.version.id);
-    assert_eq!((found.file.older, found.file.current.owner), (0, None));
+    assert_eq!(found.current.id, first.version.id);
+    assert_eq!((found.older, found.current.owner), (0, None));
     // Twice is no error, and changes nothing.
     let again = remove(&tree, &bucket, "d/file", named(&second)).await;
     assert_eq!(again, Ok(DeleteOutcome::default()));
@@ -198,10 +198,9 @@ async fn who_took_longer_is_newer_all_the_same() {
     let late = tree
         .publish(
             &ALICE,
-            &bucket,
-            &key("k"),
+            (&bucket, &key("k")).into(),
             slow,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &DataChanges::default(),
         )
         .await
@@ -210,7 +209,7 @@ async fn who_took_longer_is_newer_all_the_same() {
     assert_sound(&tree).await;
     remove(&tree, &bucket, "k", named(&late)).await.unwrap();
     let found = tree.lookup(&bucket, &key("k")).await.unwrap().unwrap();
-    assert_eq!(found.file.current.id, quick.version.id);
+    assert_eq!(found.current.id, quick.version.id);
 }
 
 #[tokio::test]
@@ -269,7 +268,7 @@ async fn kept_versions_stay() {
     };
     let set = async |retention, hold| {
         let name = named(&first);
-        tree.change_version(&ALICE, &bucket, &key("k"), name, |version, _| {
+        tree.change_version(&ALICE, (&bucket, &key("k")).into(), name, |version, _| {
             version.retention = retention;
             version.legal_hold = hold;
             Ok(())
@@ -297,9 +296,15 @@ async fn kept_versions_stay() {
     let gone = tree.delete(&ALICE, &bucket, &doomed, false).await.unwrap();
     assert!(gone.version.is_some());
     // Names do not move where versions are kept.
-    let none = (&Condition::NONE, &Condition::NONE);
+    let none = (&WriteCondition::NONE, &WriteCondition::NONE);
     let moved = tree
-        .rename_file(&ALICE, (&bucket, &key("k")), (&bucket, &key("l")), none)
+        .rename_file(
+            &ALICE,
+            (&bucket, &key("k")).into(),
+            (&bucket, &key("l")).into(),
+            none,
+            Hierarchy::Flat,
+        )
         .await;
     assert_eq!(moved.unwrap_err().kind(), ErrorKind::Unsupported);
     assert_sound(&tree).await;
@@ -313,10 +318,16 @@ async fn history_moves_with_renames() {
     }
     let versions = versions_of(&tree, &bucket, "d/file").await;
     assert_eq!(versions.len(), 3);
-    let none = (&Condition::NONE, &Condition::NONE);
+    let none = (&WriteCondition::NONE, &WriteCondition::NONE);
     let rename = async |from: &str, to: &str| {
-        tree.rename_file(&ALICE, (&bucket, &key(from)), (&bucket, &key(to)), none)
-            .await
+        tree.rename_file(
+            &ALICE,
+            (&bucket, &key(from)).into(),
+            (&bucket, &key(to)).into(),
+            none,
+            Hierarchy::Flat,
+        )
+        .await
     };
     rename("d/file", "e/other").await.unwrap();
     assert_eq!(versions_of(&tree, &bucket, "e/other").await, versions);
@@ -347,7 +358,8 @@ async fn history_keeps_its_directory_but_not_visible() {
     put(&tree, &bucket, "d/file").await;
     remove(&tree, &bucket, "d/file", None).await.unwrap();
     assert_eq!(all_keys(&tree, &bucket).await, Vec::<String>::new());
-    assert!(tree.find_dir(&bucket, &key("d")).await.unwrap().is_none());
+    let node = tree.find_node(&bucket, &key("d")).await.unwrap();
+    assert!(node.directory().is_none());
     reclaim_all(&tree).await;
     assert_eq!(
         assert_sound(&tree).await.dirs,
@@ -381,9 +393,9 @@ async fn history_keeps_its_directory_but_not_visible() {
 #[tokio::test]
 async fn conditions_of_deletes_see_markers() {
     let (tree, bucket) = keeping().await;
-    let matching = |etag: &str| Condition {
-        if_match: Some(ETags::OneOf(vec![etag.into()])),
-        ..Condition::NONE
+    let matching = |etag: &str| WriteCondition {
+        if_match: Some(ETagMatch::Is(etag.into())),
+        ..WriteCondition::NONE
     };
     let remove = async |condition| {
         let doomed = DeleteTarget {
@@ -400,7 +412,7 @@ async fn conditions_of_deletes_see_markers() {
     assert!(remove(matching("k")).await.unwrap().marker.is_some());
     assert_eq!(remove(matching("k")).await, Err(ErrorKind::Precondition));
     // Without a condition there is always another marker.
-    assert!(remove(Condition::NONE).await.unwrap().marker.is_some());
+    assert!(remove(WriteCondition::NONE).await.unwrap().marker.is_some());
     assert_eq!(versions_of(&tree, &bucket, "k").await.len(), 3);
     assert_sound(&tree).await;
 }
@@ -413,8 +425,9 @@ async fn attributes_change_where_the_version_stands() {
     let tag = async |name, value: &str| {
         let tree = tree.clone();
         let object = key("k");
-        tree.change_version(&ALICE, &bucket, &object, name, |version, _| {
-            version.tags.insert("t".into(), value.into());
+        tree.change_version(&ALICE, (&bucket, &object).into(), name, |version, _| {
+            let tags = version.tags.get_or_insert_default();
+            tags.insert("t".into(), value.into());
             Ok(())
         })
         .await
@@ -423,7 +436,7 @@ async fn attributes_change_where_the_version_stands() {
     tag(None, "new").await.unwrap();
     let look = async |name| {
         let found = tree.lookup_version(&bucket, &key("k"), name).await.unwrap();
-        let version = found.expect("there").file.current;
+        let version = found.expect("there").current;
         (version.id, version.tags["t"].clone())
     };
     assert_eq!(look(named(&first)).await, (first.version.id, "old".into()));
@@ -442,7 +455,12 @@ async fn attributes_change_where_the_version_stands() {
         ..CopyOptions::default()
     };
     let copy = tree
-        .copy(&ALICE, (&bucket, &key("k")), (&bucket, &key("c")), &options)
+        .copy(
+            &ALICE,
+            (&bucket, &key("k")).into(),
+            (&bucket, &key("c")).into(),
+            &options,
+        )
         .await
         .unwrap();
     assert_eq!(copy.version.tags["t"], "old");

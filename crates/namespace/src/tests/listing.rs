@@ -48,7 +48,7 @@ async fn keys_come_in_byte_order_of_the_whole() {
     assert_eq!(all_keys(&tree, &bucket).await, keys);
     for name in &keys {
         let found = tree.lookup(&bucket, &key(name)).await.unwrap().unwrap();
-        assert_eq!(found.file.current.etag(), *name);
+        assert_eq!(found.current.etag(), *name);
     }
     // From every key on, one at a time.
     for (at, name) in keys.iter().enumerate() {
@@ -145,6 +145,8 @@ async fn what_nothing_lives_in_is_not_shown() {
     };
     assert_eq!(names(&tree, &bucket, slash).await, ["kept"]);
     let options = DirOptions {
+        existing: false,
+        hierarchy: Hierarchy::Flat,
         group: None,
         mode: 0o755,
         make_parents: true,
@@ -362,7 +364,7 @@ impl ListGate for Refuse {
 async fn delete_all_versions(tree: &Tree, bucket: &Bucket, name: &str) {
     let found = tree.lookup(bucket, &key(name)).await.unwrap();
     let doomed = DeleteTarget {
-        version: Some(found.expect("there").file.current.name()),
+        version: Some(found.expect("there").current.name()),
         ..DeleteTarget::key(key(name))
     };
     tree.delete(&ALICE, bucket, &doomed, false).await.unwrap();

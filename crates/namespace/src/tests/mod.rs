@@ -77,10 +77,9 @@ pub(super) async fn put(tree: &Tree, bucket: &Bucket, name: &str) -> Published {
     let new = content(tree, 10, name).await;
     tree.publish(
         &ALICE,
-        bucket,
-        &key(name),
+        (bucket, &key(name)).into(),
         new,
-        &Condition::NONE,
+        &WriteCondition::NONE,
         &DataChanges::default(),
     )
     .await

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dewar_catalog::record::{ContentCopy, SystemHeaders};
+use dewar_catalog::record::ContentCopy;
 use dewar_types::{ByteRange, ErrorKind, UploadId};
 use proptest::prelude::*;
 
@@ -258,18 +258,18 @@ impl World {
         (extents.iter().map(|extent| extent.len).sum(), extents)
     }
 
-    fn condition(&self, bucket: usize, key: &str, cond: Cond) -> Condition {
+    fn condition(&self, bucket: usize, key: &str, cond: Cond) -> WriteCondition {
         let current = self.models[bucket].files.get(key);
-        let tag = |tag: String| Condition {
-            if_match: Some(ETags::OneOf(vec![tag])),
-            ..Condition::NONE
+        let tag = |tag: String| WriteCondition {
+            if_match: Some(ETagMatch::Is(tag)),
+            ..WriteCondition::NONE
         };
         match cond {
-            Cond::None => Condition::NONE,
-            Cond::Absent => Condition::absent(),
-            Cond::Present => Condition {
-                if_match: Some(ETags::Any),
-                ..Condition::NONE
+            Cond::None => WriteCondition::NONE,
+            Cond::Absent => WriteCondition::absent(),
+            Cond::Present => WriteCondition {
+                if_match: Some(ETagMatch::Any),
+                ..WriteCondition::NONE
             },
             Cond::Right => tag(current.map_or("none".into(), |file| file.etag.clone())),
             Cond::Wrong => tag("wrong".into()),
@@ -443,6 +443,7 @@ impl World {
                     RenameOptions {
                         replace_empty,
                         make_parents,
+                        hierarchy: Hierarchy::Flat,
                     },
                 )
                 .await;
@@ -453,6 +454,8 @@ impl World {
                 make_parents,
             } => {
                 let options = DirOptions {
+                    existing: false,
+                    hierarchy: Hierarchy::Flat,
                     group: None,
                     mode: 0o755,
                     make_parents,
@@ -597,14 +600,13 @@ impl World {
         let (size, extents) = self.write(&shape).await;
         let etag = note.split(' ').take(2).collect::<String>();
         let mut new = NewVersion::new(size, ETag::Text(etag.clone()), DIGESTS(), extents.clone());
-        new.headers.content_type = Some(etag.clone());
+        new.attributes.headers.content_type = Some(etag.clone());
         let condition = self.condition(bucket, &k, cond);
         let result = self
             .tree
             .publish(
                 &ALICE,
-                &self.buckets[bucket],
-                &key(&k),
+                (&self.buckets[bucket], &key(&k)).into(),
                 new,
                 &condition,
                 &DataChanges::default(),
@@ -643,19 +645,11 @@ impl World {
         replace: bool,
         cond: Cond,
     ) {
-        let headers = if replace {
-            CopyHeaders::Replace {
-                headers: SystemHeaders {
-                    content_type: Some("replaced".into()),
-                    ..SystemHeaders::default()
-                },
-                metadata: BTreeMap::new(),
-            }
-        } else {
-            CopyHeaders::Keep
-        };
+        let mut attributes = VersionAttributes::default();
+        attributes.headers.content_type = Some("replaced".into());
         let options = CopyOptions {
-            headers,
+            attributes,
+            replace_headers: replace,
             target: self.condition(to.0, &to.1, cond),
             ..CopyOptions::default()
         };
@@ -663,8 +657,8 @@ impl World {
             .tree
             .copy(
                 &ALICE,
-                (&self.buckets[from.0], &key(&from.1)),
-                (&self.buckets[to.0], &key(&to.1)),
+                (&self.buckets[from.0], &key(&from.1)).into(),
+                (&self.buckets[to.0], &key(&to.1)).into(),
                 &options,
             )
             .await;
@@ -697,9 +691,10 @@ impl World {
             .tree
             .rename_file(
                 &ALICE,
-                (b, &key(&from)),
-                (b, &key(&to)),
-                (&Condition::NONE, &condition),
+                (b, &key(&from)).into(),
+                (b, &key(&to)).into(),
+                (&WriteCondition::NONE, &condition),
+                Hierarchy::Flat,
             )
             .await;
         let expected = if self.models[bucket].files.contains_key(&from) {
@@ -843,7 +838,7 @@ impl World {
         let result = self
             .tree
             .copy_part(
-                (&self.buckets[from.0], &key(&from.1)),
+                (&self.buckets[from.0], &key(&from.1)).into(),
                 Some(range),
                 &CopyOptions::default(),
                 (&self.buckets[bucket], &key(&k)),
@@ -922,8 +917,7 @@ impl World {
             .tree
             .complete_upload(
                 &ALICE,
-                &self.buckets[bucket],
-                &key(&k),
+                (&self.buckets[bucket], &key(&k)).into(),
                 id,
                 &list,
                 min,
@@ -977,12 +971,11 @@ impl World {
             .tree
             .complete_upload(
                 &ALICE,
-                &self.buckets[bucket],
-                &key(k),
+                (&self.buckets[bucket], &key(k)).into(),
                 id,
                 &list,
                 0,
-                &Condition::NONE,
+                &WriteCondition::NONE,
                 &join,
             )
             .await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use dewar_env::BoxFuture;
-use dewar_kv::{Batch, CommitError, Kv, KvRead, Scan, ScanPage, Seq};
+use dewar_kv::{Batch, CommitError, Kv, KvRead, ReadValue, Scan, ScanPage, Seq};
 
 use super::*;
 

@@ -28,10 +28,9 @@ async fn fill(tree: &Tree, bucket: &Bucket, name: &str, size: u64) -> Result<(),
     let published = tree
         .publish(
             &ALICE,
-            bucket,
-            &key(name),
+            (bucket, &key(name)).into(),
             new,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &DataChanges::default(),
         )
         .await;
@@ -39,7 +38,8 @@ async fn fill(tree: &Tree, bucket: &Bucket, name: &str, size: u64) -> Result<(),
 }
 
 async fn room(tree: &Tree, bucket: &Bucket, name: &str, size: u64) -> Result<(), ErrorKind> {
-    let checked = tree.check_room(bucket, &key(name), ALICE.user, size).await;
+    let found = tree.find_name(bucket, &key(name)).await.unwrap();
+    let checked = tree.check_room(&found, ALICE.user, size).await;
     checked.map_err(|error| error.kind())
 }
 
@@ -126,9 +126,10 @@ async fn a_group_is_charged_for_what_is_put_where_it_owns() {
     assert_eq!(of(&tree, group).await.bytes, 20);
     tree.rename_file(
         &ALICE,
-        (&bucket, &key("d/before")),
-        (&bucket, &key("outside3")),
-        (&Condition::NONE, &Condition::NONE),
+        (&bucket, &key("d/before")).into(),
+        (&bucket, &key("outside3")).into(),
+        (&WriteCondition::NONE, &WriteCondition::NONE),
+        Hierarchy::Flat,
     )
     .await
     .unwrap();
@@ -186,9 +187,10 @@ async fn a_space_takes_what_fits_wherever_it_goes() {
     let moved = tree
         .rename_file(
             &ALICE,
-            (&bucket, &key("outside")),
-            (&bucket, &key("s/inside")),
-            (&Condition::NONE, &Condition::NONE),
+            (&bucket, &key("outside")).into(),
+            (&bucket, &key("s/inside")).into(),
+            (&WriteCondition::NONE, &WriteCondition::NONE),
+            Hierarchy::Flat,
         )
         .await;
     assert_eq!(moved.map(drop).map_err(|error| error.kind()), FULL);
@@ -319,14 +321,13 @@ async fn fill_with(
     metadata: usize,
 ) -> Result<(), ErrorKind> {
     let mut new = content(tree, 0, name).await;
-    new.metadata = text(metadata);
+    new.attributes.metadata = text(metadata);
     let published = tree
         .publish(
             &ALICE,
-            bucket,
-            &key(name),
+            (bucket, &key(name)).into(),
             new,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &DataChanges::default(),
         )
         .await;
@@ -358,8 +359,8 @@ async fn versions_markers_and_their_metadata_count() {
     // Tags and extended attributes are metadata too, of the version and of the file.
     let a = key("a");
     let tag = async |bytes: usize| {
-        let tagged = tree.change_version(&ALICE, &bucket, &a, None, |attributes, _| {
-            attributes.tags = text(bytes);
+        let tagged = tree.change_version(&ALICE, (&bucket, &a).into(), None, |attributes, _| {
+            attributes.tags = Some(text(bytes));
             Ok(())
         });
         tagged.await.map(drop).map_err(|error| error.kind())
@@ -368,7 +369,7 @@ async fn versions_markers_and_their_metadata_count() {
     tree.limit(scope, objects(4)).await.unwrap();
     assert_eq!(tag(100).await, Ok(()));
     assert_eq!(used(&tree, scope).await, (3, 1600));
-    tree.alter_file(&ALICE, &bucket, &key("a"), |attributes| {
+    tree.alter_file(&ALICE, (&bucket, &key("a")).into(), |attributes| {
         attributes.xattrs.insert("x".into(), vec![0; 9].into());
         Ok(())
     })
@@ -430,7 +431,10 @@ async fn uploads_and_their_parts_count() {
     let (space, user) = (CounterScope::Space(id), CounterScope::User(ALICE.user));
     let k = key("s/upload");
     let new = NewUpload {
-        metadata: text(2050),
+        attributes: VersionAttributes {
+            metadata: text(2050),
+            ..VersionAttributes::default()
+        },
         ..NewUpload::default()
     };
     let upload = tree.create_upload(&ALICE, &bucket, &k, &new).await;
@@ -481,8 +485,8 @@ async fn uploads_and_their_parts_count() {
             version: None,
         })
     };
-    let none = &Condition::NONE;
-    tree.complete_upload(&ALICE, &bucket, &k, upload, &list, 0, none, &join)
+    let none = &WriteCondition::NONE;
+    tree.complete_upload(&ALICE, (&bucket, &k).into(), upload, &list, 0, none, &join)
         .await
         .unwrap();
     assert_eq!(used(&tree, space).await, (2, 50));
@@ -658,6 +662,8 @@ async fn directories_and_their_attributes_count() {
     let scope = CounterScope::Bucket(bucket.id);
     let make = async |path: &str| {
         let options = DirOptions {
+            existing: false,
+            hierarchy: Hierarchy::Flat,
             group: None,
             mode: 0o755,
             make_parents: true,
@@ -748,6 +754,8 @@ async fn a_bucket_of_directories_can_be_deleted() {
     let tree = tree_on(&kv).await;
     let bucket = make_bucket(&tree, "one").await;
     let options = DirOptions {
+        existing: false,
+        hierarchy: Hierarchy::Flat,
         group: None,
         mode: 0o755,
         make_parents: true,
@@ -776,8 +784,8 @@ async fn a_bucket_of_directories_can_be_deleted() {
     let refused = Err(ErrorKind::NotEmpty);
     assert_eq!(delete_bucket(Emptiness::DirectoriesOnly).await, refused);
     // What was refused took nothing away.
-    let made = tree.find_dir(&bucket, &key("made/below")).await.unwrap();
-    assert!(made.is_some());
+    let made = tree.find_node(&bucket, &key("made/below")).await.unwrap();
+    assert!(made.directory().is_some());
     delete(&tree, &bucket, "limited/once/file").await.unwrap();
     assert_eq!(delete_bucket(Emptiness::Bare).await, refused);
     assert_eq!(delete_bucket(Emptiness::DirectoriesOnly).await, Ok(()));
@@ -842,7 +850,7 @@ async fn a_writer_has_the_room_of_what_it_replaces_once() {
     tree.limit(CounterScope::Bucket(bucket.id), bytes(100))
         .await
         .unwrap();
-    let there = tree.lookup(&bucket, &k).await.unwrap().unwrap().file;
+    let there = tree.lookup(&bucket, &k).await.unwrap().unwrap();
     let begin = |bucket: &Bucket| tree.reservation(bucket, &k, ALICE.user, Some(&there));
     let reserve = async |writer: &mut Reservation, bytes| {
         let reserved = tree.reserve(writer, &bucket, &k, bytes).await;
@@ -875,11 +883,12 @@ async fn a_large_version_makes_little_room_for_its_successor() {
     tree.limit(CounterScope::Bucket(bucket.id), bytes(60 * mib))
         .await
         .unwrap();
-    let there = tree.lookup(&bucket, &k).await.unwrap().unwrap().file;
+    let there = tree.lookup(&bucket, &k).await.unwrap().unwrap();
     let mut writer = tree.reservation(&bucket, &k, ALICE.user, Some(&there));
     assert_eq!(writer.covers(), 16 * mib);
     for (size, expected) in [(36 * mib, Ok(())), (36 * mib + 1, FULL)] {
-        let checked = tree.check_reservation(&writer, &bucket, &k, size).await;
+        let found = tree.find_name(&bucket, &k).await.unwrap();
+        let checked = tree.check_reservation(&writer, &found, size).await;
         assert_eq!(checked.map_err(|error| error.kind()), expected);
         let reserved = tree.reserve(&mut writer, &bucket, &k, size).await;
         assert_eq!(reserved.map_err(|error| error.kind()), expected);

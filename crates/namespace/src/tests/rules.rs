@@ -1,5 +1,6 @@
 //! Single rules: buckets, tenants, conditions, long lists, what rides along.
 
+use bytes::Bytes;
 use dewar_catalog::record::{ChangeKind, ContentCopy, CounterScope};
 use dewar_types::{BucketName, ByteRange, TenantName};
 
@@ -198,10 +199,9 @@ async fn a_bucket_goes_when_nothing_is_in_it() {
     let stale = tree
         .publish(
             &ALICE,
-            &bucket,
-            &key("k"),
+            (&bucket, &key("k")).into(),
             wrote,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &DataChanges::default(),
         )
         .await
@@ -226,9 +226,15 @@ async fn renames_stay_in_their_bucket() {
     let (tree, one) = tree().await;
     let two = make_bucket(&tree, "two").await;
     put(&tree, &one, "d/k").await;
-    let none = (&Condition::NONE, &Condition::NONE);
+    let none = (&WriteCondition::NONE, &WriteCondition::NONE);
     let file = tree
-        .rename_file(&ALICE, (&one, &key("d/k")), (&two, &key("k")), none)
+        .rename_file(
+            &ALICE,
+            (&one, &key("d/k")).into(),
+            (&two, &key("k")).into(),
+            none,
+            Hierarchy::Flat,
+        )
         .await;
     assert_eq!(file.unwrap_err().kind(), ErrorKind::Unsupported);
     let dir = tree
@@ -246,9 +252,15 @@ async fn renames_stay_in_their_bucket() {
 async fn a_rename_keeps_file_and_version() {
     let (tree, bucket) = tree().await;
     let before = put(&tree, &bucket, "a").await;
-    let none = (&Condition::NONE, &Condition::NONE);
+    let none = (&WriteCondition::NONE, &WriteCondition::NONE);
     let after = tree
-        .rename_file(&ALICE, (&bucket, &key("a")), (&bucket, &key("x/y")), none)
+        .rename_file(
+            &ALICE,
+            (&bucket, &key("a")).into(),
+            (&bucket, &key("x/y")).into(),
+            none,
+            Hierarchy::Flat,
+        )
         .await
         .unwrap();
     let mut moved = before.version;
@@ -312,12 +324,11 @@ async fn ten_thousand_parts_become_one_file() {
     let done = tree
         .complete_upload(
             &ALICE,
-            &bucket,
-            &key("big"),
+            (&bucket, &key("big")).into(),
             upload.id,
             &list,
             5,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &join,
         )
         .await
@@ -338,8 +349,8 @@ async fn ten_thousand_parts_become_one_file() {
     // A copy shares every blob; both gone, every blob is to be freed.
     tree.copy(
         &ALICE,
-        (&bucket, &key("big")),
-        (&bucket, &key("copy")),
+        (&bucket, &key("big")).into(),
+        (&bucket, &key("copy")).into(),
         &CopyOptions::default(),
     )
     .await
@@ -390,19 +401,24 @@ async fn records_of_the_data_layer_ride_along() {
     let refused = tree
         .publish(
             &ALICE,
-            &bucket,
-            &key("k"),
+            (&bucket, &key("k")).into(),
             new.clone(),
-            &Condition::absent(),
+            &WriteCondition::absent(),
             &extra,
         )
         .await
         .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Precondition);
     assert_eq!(tree.catalog().blob_record(blob).await.unwrap(), None);
-    tree.publish(&ALICE, &bucket, &key("k"), new, &Condition::NONE, &extra)
-        .await
-        .unwrap();
+    tree.publish(
+        &ALICE,
+        (&bucket, &key("k")).into(),
+        new,
+        &WriteCondition::NONE,
+        &extra,
+    )
+    .await
+    .unwrap();
     assert_eq!(
         tree.catalog().blob_record(blob).await.unwrap(),
         Some(Bytes::from_static(b"layout"))
@@ -417,10 +433,9 @@ async fn groups_and_spaces_are_counted() {
     new.group = Some(group);
     tree.publish(
         &ALICE,
-        &bucket,
-        &key("s/t/k"),
+        (&bucket, &key("s/t/k")).into(),
         new,
-        &Condition::NONE,
+        &WriteCondition::NONE,
         &DataChanges::default(),
     )
     .await
@@ -469,7 +484,7 @@ async fn parts_are_listed_in_pages_and_copied_by_range() {
         let range = Some(ByteRange { start: 2, end: 7 });
         let part = tree
             .copy_part(
-                (&bucket, &key("source")),
+                (&bucket, &key("source")).into(),
                 range,
                 &CopyOptions::default(),
                 (&bucket, &key("k")),

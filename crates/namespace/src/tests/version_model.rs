@@ -147,10 +147,9 @@ impl World {
                 let done = tree
                     .publish(
                         &ALICE,
-                        &bucket,
-                        &key(&k),
+                        (&bucket, &key(&k)).into(),
                         new,
-                        &Condition::NONE,
+                        &WriteCondition::NONE,
                         &DataChanges::default(),
                     )
                     .await
@@ -203,8 +202,8 @@ impl World {
                 let value = self.steps.to_string();
                 let name = Some(name_of(&version));
                 let done = tree
-                    .change_version(&ALICE, &bucket, &key(&k), name, |version, _| {
-                        version.tags = BTreeMap::from([("t".into(), value.clone())]);
+                    .change_version(&ALICE, (&bucket, &key(&k)).into(), name, |version, _| {
+                        version.tags = Some([("t".into(), value.clone())].into());
                         Ok(())
                     })
                     .await
@@ -245,8 +244,8 @@ impl World {
             .tree
             .copy(
                 &ALICE,
-                (&self.bucket, &key(from)),
-                (&self.bucket, &key(to)),
+                (&self.bucket, &key(from)).into(),
+                (&self.bucket, &key(to)).into(),
                 &options,
             )
             .await
@@ -298,11 +297,17 @@ impl World {
     }
 
     async fn rename_file(&mut self, from: &str, to: &str) {
-        let none = (&Condition::NONE, &Condition::NONE);
+        let none = (&WriteCondition::NONE, &WriteCondition::NONE);
         let b = &self.bucket;
         let done = self
             .tree
-            .rename_file(&ALICE, (b, &key(from)), (b, &key(to)), none)
+            .rename_file(
+                &ALICE,
+                (b, &key(from)).into(),
+                (b, &key(to)).into(),
+                none,
+                Hierarchy::Flat,
+            )
             .await
             .map_err(|error| error.kind());
         let source = self.keys.get(from);
@@ -423,7 +428,7 @@ async fn compare(world: &World, ask: &Ask) {
             let k = key(k);
             let found = world.tree.lookup_version(&world.bucket, &k, name);
             let found = found.await.expect("reads").expect("there");
-            assert_eq!(shown(&found.file.current), *version);
+            assert_eq!(shown(&found.current), *version);
         }
     }
 }

@@ -180,8 +180,8 @@ pub(super) async fn explain(door: &Door, context: &RequestContext, error: Error)
     }
     // RFC 9110 section 15.4.5: what a cache takes over from it.
     let kept = [
-        (CACHE_CONTROL, info.attributes.cache_control),
-        (EXPIRES, info.attributes.expires),
+        (CACHE_CONTROL, info.attributes.headers.cache_control),
+        (EXPIRES, info.attributes.headers.expires),
     ];
     let refusal = refusal
         .header(ETAG, quoted(&info.etag))

@@ -101,7 +101,11 @@ pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer
         push_parts(&mut xml, count, after, max, &parts);
     }
     if asked.has("StorageClass") {
-        let class = info.storage_class.as_deref().unwrap_or("STANDARD");
+        let class = info
+            .attributes
+            .storage_class
+            .as_deref()
+            .unwrap_or("STANDARD");
         push_element(&mut xml, "StorageClass", class);
     }
     if asked.has("ObjectSize") {

@@ -11,7 +11,7 @@ mod unsupported;
 mod version_attributes;
 
 pub(crate) use acl::{acl_document, acl_elements, acl_of, ownership_named};
-pub(crate) use attributes::{attributes_of, object_headers};
+pub(crate) use attributes::{object_headers, version_attributes_of};
 pub(crate) use checksum::{
     DeclaredDigests, algorithm_named, announced_checksum, checksum_headers, named_checksum,
     part_checksum_headers, verify_small,
@@ -24,5 +24,5 @@ pub(crate) use source::{
 };
 pub(crate) use unsupported::refuse_unsupported;
 pub(crate) use version_attributes::{
-    abort_headers, legal_hold_of, mode_name, mode_named, version_attributes_of, version_headers,
+    abort_headers, legal_hold_of, mode_name, mode_named, settings_of, version_headers,
 };

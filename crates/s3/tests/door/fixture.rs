@@ -61,7 +61,7 @@ impl Fixture {
         let bucket = bucket.expect("read").expect("there");
         let key = ObjectKey::new(key).expect("valid");
         let found = self.tree.lookup(&bucket, &key).await.expect("read");
-        let version = found.expect("there").file.current;
+        let version = found.expect("there").current;
         let mut copies = version.copies.clone();
         for copy in &mut copies {
             copy.state = CopyState::Nearline;

@@ -5,7 +5,7 @@ use dewar_auth::{
     Acl, Action, Caller, CannedAcl, GRANTS_MAX, Grant, Grantee, Ownership, PublicAccessBlock,
 };
 use dewar_catalog::Actor;
-use dewar_namespace::{Bucket, ChangeContext, VersionAttributes};
+use dewar_namespace::{Bucket, ChangeContext, NameRef, VersionAttributes};
 use dewar_types::{Error, ErrorKind, Result, UserId, VersionName};
 use minicbor::bytes::ByteVec;
 
@@ -280,8 +280,10 @@ impl Store {
             None => Action::PutObjectAcl,
             Some(_) => Action::PutObjectVersionAcl,
         };
+        let name = inner.tree.find_name(&found, &object.key).await?;
+        let (target, details) = ((&found, &object.key, name.clone()), inner.details());
         let file = inner
-            .authorized_version(caller, action, &found, &object.key, version)
+            .authorized_version_in(caller, action, target, version, &details)
             .await?;
         let access = access_of(&found)?;
         let bucket_owner = found.record.attributes.owner;
@@ -309,9 +311,10 @@ impl Store {
             Ok(())
         };
         let actor = actor(caller, &principal);
+        let name = NameRef::new(&found, &object.key, Some(name));
         let changed = inner
             .tree
-            .change_version(&actor, &found, &object.key, version, change)
+            .change_version(&actor, name, version, change)
             .await?;
         Ok(shown_name(&found, &changed))
     }

@@ -129,7 +129,7 @@ impl Store {
             Some(key) => inner.tree.lookup(&found, key).await?,
             None => None,
         };
-        let access_facts = file.map(|file| AccessFacts::of(&file.file)).transpose()?;
+        let access_facts = file.as_ref().map(AccessFacts::of).transpose()?;
         let access = access_of(&found)?;
         let resource = Resource::Bucket {
             tenant: &found.tenant.name,

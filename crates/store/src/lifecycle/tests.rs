@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dewar_catalog::Tenant;
-use dewar_catalog::record::{ETag, SystemHeaders, VersionFlags, VersionRecord};
+use dewar_catalog::record::{ETag, VersionFlags, VersionRecord};
 use dewar_types::{ErrorKind, Timestamp, VersionId};
 
 use super::evaluation::{DueAction, EvaluatedVersion};
@@ -16,33 +16,17 @@ use super::{DAY, Lifecycle};
 use dewar_checksum::AlgorithmSet;
 
 use crate::api::{
-    CreateUploadRequest, ExpectedContent, ListVersionsRequest, ObjectMetadata, UploadPartRequest,
+    CreateUploadRequest, ExpectedContent, ListVersionsRequest, UploadPartRequest,
     VersionAttributes, Versioning,
 };
 use crate::tests::{Rig, bucket, content, object, run};
 
 fn version(written: u64) -> VersionRecord {
+    let digests = dewar_checksum::DigestSet::new(1, 0);
+    let modified = Timestamp::from_secs(written);
     VersionRecord {
-        id: VersionId(1),
-        size: 100,
-        etag: ETag::Version,
-        modified: Timestamp::from_secs(written),
-        digests: dewar_checksum::DigestSet::new(1, 0),
-        flags: VersionFlags::default(),
-        headers: SystemHeaders::default(),
-        metadata: BTreeMap::new(),
-        copies: Vec::new(),
-        parts: None,
-        upload: None,
-        storage_class: None,
-        checksum: None,
         tags: BTreeMap::from([("a".into(), "1".into()), ("b".into(), "2".into())]),
-        encryption: None,
-        retention: None,
-        legal_hold: None,
-        acl: None,
-        owner: None,
-        group: None,
+        ..VersionRecord::new(VersionId(1), 100, ETag::Version, modified, digests)
     }
 }
 
@@ -493,10 +477,9 @@ fn an_upload_that_nobody_goes_on_with_ends() {
         let begin = async |key: &str| {
             let request = CreateUploadRequest {
                 object: object(key),
-                attributes: ObjectMetadata::default(),
                 checksum: None,
                 composite: false,
-                marks: VersionAttributes::default(),
+                attributes: VersionAttributes::default(),
                 encryption: None,
                 acl: None,
             };

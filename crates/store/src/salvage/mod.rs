@@ -46,7 +46,7 @@ use dewar_namespace::DataChanges;
 use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result, Timestamp};
 use futures_util::StreamExt as _;
 
-use crate::content_writer::blob_extra;
+use crate::content_log::blob_extra;
 use crate::engine::ProgressReporter;
 use crate::rebuild_marker::RebuildMarker;
 use crate::salvage_header::SalvageHeader;

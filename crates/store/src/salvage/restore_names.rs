@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dewar_auth::User;
 use dewar_catalog::Actor;
-use dewar_catalog::record::{ContentCopy, ETag, Extent};
+use dewar_catalog::record::{ContentCopy, ETag, Extent, FileRecord};
 use dewar_checksum::DigestSet;
 use dewar_data::segment::SegmentRecord;
 use dewar_iam::NewUser;
 use dewar_namespace::{
-    Bucket, Condition, CopyOptions, DataChanges, FileLookup, NewBucket, NewPart, NewUpload,
-    NewVersion,
+    Bucket, CopyOptions, DataChanges, NewBucket, NewPart, NewUpload, NewVersion, VersionAttributes,
+    WriteCondition,
 };
 use dewar_types::{
     BlobId, BucketName, Error, ErrorKind, ObjectKey, PoolId, Result, TenantName, Timestamp, UserId,
@@ -228,7 +228,7 @@ impl<'r> NameRestorer<'r> {
             self.publish(&bucket, &place.key, content).await?;
             return Ok(true);
         };
-        let current = &found.file.current;
+        let current = &found.current;
         if current.id == d.version {
             let extents = tree.extents(current, 0).await?;
             let here = extents.as_ref() == [content.extent];
@@ -308,21 +308,19 @@ impl<'r> NameRestorer<'r> {
         });
         let new = NewVersion {
             id: Some(d.version),
-            headers: d.headers.clone(),
-            metadata: d.metadata.clone(),
+            attributes: attributes_of(d),
             modified: Some(Timestamp(d.version.clock())),
             checksum: full_checksum(asked),
             encryption: d.encryption.clone(),
             copies: content.copies(),
             ..NewVersion::new(d.size, etag, digests, Vec::new())
         };
-        let none = Condition::NONE;
+        let none = WriteCondition::NONE;
         self.shared
             .tree
             .publish(
                 &actor(UserId(d.owner)),
-                bucket,
-                key,
+                (bucket, key).into(),
                 new,
                 &none,
                 &content.extra,
@@ -342,7 +340,7 @@ impl<'r> NameRestorer<'r> {
         let key = kept_key(&d.path, d.version)?;
         let tree = &self.shared.tree;
         if let Some(found) = tree.lookup(&bucket, &key).await? {
-            let extents = tree.extents(&found.file.current, 0).await?;
+            let extents = tree.extents(&found.current, 0).await?;
             self.tell(&[known(d)]);
             return Ok(extents.as_ref() == [content.extent]);
         }
@@ -356,9 +354,9 @@ impl<'r> NameRestorer<'r> {
         &self,
         bucket: &Bucket,
         key: &ObjectKey,
-        found: &FileLookup,
+        found: &FileRecord,
     ) -> Result<()> {
-        let current = &found.file.current;
+        let current = &found.current;
         let to = kept_key(&bucket.path(key.as_str()), current.id)?;
         let kept = self.kept_bucket().await?;
         let tree = &self.shared.tree;
@@ -367,8 +365,8 @@ impl<'r> NameRestorer<'r> {
                 source_version: Some(current.id),
                 ..CopyOptions::default()
             };
-            let owner = actor(found.file.attributes.owner);
-            tree.copy(&owner, (bucket, key), (&kept, &to), &options)
+            let owner = actor(found.attributes.owner);
+            tree.copy(&owner, (bucket, key).into(), (&kept, &to).into(), &options)
                 .await?;
         }
         Ok(())
@@ -437,10 +435,10 @@ impl<'r> NameRestorer<'r> {
         };
         let (tree, key) = (&self.shared.tree, &place.key);
         if let Some(found) = tree.lookup(&bucket, key).await?
-            && found.file.current.upload == Some(part.upload)
+            && found.current.upload == Some(part.upload)
         {
             // A piece of what was joined already.
-            let extents = tree.extents(&found.file.current, 0).await?;
+            let extents = tree.extents(&found.current, 0).await?;
             self.tell(&[known(d)]);
             return Ok(extents.contains(&content.extent));
         }
@@ -450,8 +448,7 @@ impl<'r> NameRestorer<'r> {
         }
         let owner = actor(UserId(d.owner));
         let new = NewUpload {
-            headers: d.headers.clone(),
-            metadata: d.metadata.clone(),
+            attributes: attributes_of(d),
             encryption: d.encryption.clone(),
             ..NewUpload::default()
         };
@@ -587,8 +584,17 @@ fn kept(d: &SalvageHeader) -> Finding {
 }
 
 /// The present content of a path that a newer content replaces.
-fn displaced(bucket: &Bucket, key: &ObjectKey, found: &FileLookup) -> Finding {
-    let (path, current) = (bucket.path(key.as_str()), &found.file.current);
+/// What a description has of the attributes.
+fn attributes_of(d: &SalvageHeader) -> VersionAttributes {
+    VersionAttributes {
+        headers: d.headers.clone(),
+        metadata: d.metadata.clone(),
+        ..VersionAttributes::default()
+    }
+}
+
+fn displaced(bucket: &Bucket, key: &ObjectKey, found: &FileRecord) -> Finding {
+    let (path, current) = (bucket.path(key.as_str()), &found.current);
     Finding::Kept {
         now: kept_path(&path, current.id),
         path,

@@ -7,14 +7,14 @@
 
 use dewar_catalog::record::{PartRecord, UploadRecord};
 use dewar_namespace::{
-    Bucket, BucketQuery, CompletePart as NamedPart, Condition, ListedUpload, UploadQuery,
+    Bucket, BucketQuery, CompletePart as NamedPart, ListedUpload, UploadQuery, WriteCondition,
 };
 use dewar_types::{ObjectKey, Result, Timestamp, VersionId};
 
 use super::SalvageWalk;
 use super::report::Finding;
 use super::restore_names::{PRINCIPAL, actor};
-use crate::api::{BucketRef, CompleteRequest, ObjectRef, WriteCondition};
+use crate::api::{BucketRef, CompleteRequest, ObjectRef};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use crate::multipart_digest::join;
 
@@ -103,7 +103,7 @@ impl SalvageWalk<'_> {
             return Ok(());
         }
         if let Some(found) = tree.lookup(bucket, key).await? {
-            let current = found.file.current.id;
+            let current = found.current.id;
             if current > newest {
                 let at = Timestamp(current.clock()).0;
                 self.tell(&open(format!("its path has a newer content, of {at}")));
@@ -145,12 +145,11 @@ impl SalvageWalk<'_> {
         });
         tree.complete_upload(
             &actor(upload.owner),
-            bucket,
-            key,
+            (bucket, key).into(),
             upload.id,
             &named,
             0,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &as_old_as,
         )
         .await?;

@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 
 use super::{Rig, SMALL, content, get, object, put_request, run};
 use crate::DigestLimits;
-use crate::api::{ObjectInfo, PutRequest};
+use crate::api::{ObjectInfo, WriteRequest};
 use crate::encryption::Encryption;
 
 async fn digest(rig: &Rig, caller: &Caller, key: &str, algorithm: Algorithm) -> Result<Digest> {
@@ -35,7 +35,7 @@ fn a_digest_is_computed_once_and_kept_with_the_version() {
             (100_000, Some(Encryption::Dewar)),
         ]) {
             let bytes = content(len, 3);
-            let request = PutRequest {
+            let request = WriteRequest {
                 encryption: how,
                 ..put_request("key")
             };

@@ -100,7 +100,7 @@ impl Open {
         for (kind, len) in [("small", 3_000), ("large", 300_000)] {
             let request = put_request(&format!("{name}/{kind}"));
             let store = self.engine.store();
-            let mut upload = store.put(ann, request).await.expect("begun");
+            let mut upload = store.write(ann, request).await.expect("begun");
             let bytes = content(len, name.len() as u64);
             upload.write(bytes).await.expect("taken");
             upload

@@ -3,6 +3,7 @@
 mod access;
 mod backup;
 mod bucket_principals;
+mod catalog_calls;
 mod digests;
 mod disaster;
 mod documents;
@@ -10,6 +11,7 @@ mod encryption;
 mod faults;
 mod files;
 mod format;
+mod hierarchy;
 mod joining;
 mod journal;
 mod membership;
@@ -37,19 +39,19 @@ use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
 use dewar_env::disk::sim::SimWorld;
-use dewar_kv::MemoryKv;
+use dewar_kv::{Kv, MemoryKv};
 use dewar_namespace::{DataChanges, Tree};
 use dewar_types::{
     BlobId, BucketName, ByteRange, DiskId, Layout, ObjectKey, RangeSpec, Result, UserId,
 };
 
 use crate::api::{
-    BucketRef, DeleteRequest, ExpectedContent, GetRequest, ListRequest, ObjectInfo, ObjectMetadata,
-    ObjectRef, PutRequest, ReadCondition, VersionAttributes, WriteCondition,
+    BucketRef, DeleteRequest, ExpectedContent, GetRequest, ListRequest, ObjectInfo, ObjectRef,
+    ReadCondition, WriteCondition, WriteRequest,
 };
 use crate::upkeep::UpkeepConfig;
 use crate::workers::Workers;
-use crate::{BlobTable, JournalPin, Store, StoreParts, Upload};
+use crate::{BlobTable, JournalPin, Store, StoreParts};
 
 pub(crate) const SMALL: u32 = 10_000;
 
@@ -86,6 +88,11 @@ impl Rig {
     }
 
     pub(crate) async fn with_upkeep(seed: u64, upkeep: UpkeepConfig) -> Self {
+        Self::with_catalog(seed, upkeep, Arc::new(MemoryKv::new())).await
+    }
+
+    /// The same with another engine of the catalog.
+    async fn with_catalog(seed: u64, upkeep: UpkeepConfig, kv: Arc<dyn Kv>) -> Self {
         let world = SimWorld::with_disks(seed, 4);
         let env = world.env();
         let layout = Layout {
@@ -104,11 +111,10 @@ impl Rig {
             .collect();
         let pool = Pool::new(env.clone(), DewarId(1), 0, layout, members).expect("no id twice");
         let blobs = Arc::new(BlobStore::new(Arc::new(pool)));
-        let kv = Arc::new(MemoryKv::new());
-        let tree = Tree::open(Arc::clone(&kv) as _, env.clone(), 1).await;
+        let tree = Tree::open(Arc::clone(&kv), env.clone(), 1).await;
         let tree = Arc::new(tree.expect("opened"));
         let hold = Arc::new(NoJournal);
-        let table = BlobTable::new(env.clone(), Arc::clone(&kv) as _, Arc::clone(&tree), hold);
+        let table = BlobTable::new(env.clone(), Arc::clone(&kv), Arc::clone(&tree), hold);
         let table = Arc::new(table);
         let segments = Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _);
         let master = Arc::new(MasterKeys::generate(&*env.rng));
@@ -147,8 +153,8 @@ impl Rig {
         self.put_as(put_request(key), bytes).await
     }
 
-    pub(crate) async fn put_as(&self, request: PutRequest, bytes: &Bytes) -> Result<ObjectInfo> {
-        let mut upload: Upload = self.store.put(&self.ann, request).await?;
+    pub(crate) async fn put_as(&self, request: WriteRequest, bytes: &Bytes) -> Result<ObjectInfo> {
+        let mut upload = self.store.write(&self.ann, request).await?;
         for part in bytes.chunks(7_000) {
             upload.write(bytes.slice_ref(part)).await?;
         }
@@ -179,7 +185,7 @@ impl Rig {
         let bucket = tree.bucket(&tenant, &object.bucket.name).await;
         let bucket = bucket.expect("read").expect("there");
         let found = tree.lookup(&bucket, &object.key).await.expect("read");
-        found.expect("there").file.current
+        found.expect("there").current
     }
 
     /// Makes all copies of the current version nearline, as a tape pool would.
@@ -278,17 +284,10 @@ pub(crate) fn bucket(name: &str) -> BucketRef {
     BucketRef::own(BucketName::new(name).expect("valid"))
 }
 
-pub(crate) fn put_request(key: &str) -> PutRequest {
-    PutRequest {
-        encryption: None,
-        marks: VersionAttributes::default(),
-        object: object(key),
-        size: None,
-        attributes: ObjectMetadata::default(),
+pub(crate) fn put_request(key: &str) -> WriteRequest {
+    WriteRequest {
         want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
-        checksum: None,
-        condition: WriteCondition::default(),
-        acl: None,
+        ..WriteRequest::new(object(key))
     }
 }
 

@@ -8,8 +8,7 @@ use dewar_namespace::RenameOptions;
 use dewar_types::{BlobId, ErrorKind, GroupId, ObjectKey, TenantName, UserId};
 
 use super::{Rig, bucket, content, object, run};
-use crate::api::{RenameRequest, WriteCondition};
-use crate::file::{FileWrite, WriteMode};
+use crate::api::{ExpectedContent, RenameRequest, WriteCondition, WriteMode, WriteRequest};
 use crate::quota::QuotaTarget;
 use crate::workers::Workers;
 
@@ -149,41 +148,41 @@ fn an_open_writer_is_charged_for_all_that_it_writes() {
         let target = QuotaTarget::Bucket(bucket("first"));
         rig.store.set_quota(&target, limit).await.expect("limited");
         let begin = async |key: &str, mode| {
-            let write = FileWrite {
-                object: object(key),
-                mode,
-                size: None,
-                want: dewar_checksum::AlgorithmSet::EMPTY,
-                permissions: 0o644,
-            };
-            rig.store.write_file(&rig.ann, write).await.expect("begun")
+            let write = WriteRequest::file(object(key), mode);
+            rig.store.write(&rig.ann, write).await.expect("begun")
         };
         let piece = content(1 << 20, 3);
         let mut open = begin("open", WriteMode::New).await;
         for _ in 0..8 {
-            open.write(0, piece.clone()).await.expect("fits");
+            open.write_at(0, piece.clone().into()).await.expect("fits");
         }
         assert_eq!(open.size(), 1 << 20);
-        let refused = open.write(0, piece.slice(..1)).await;
+        let refused = open.write_at(0, piece.slice(..1).into()).await;
         assert_eq!(refused.expect_err("full").kind(), ErrorKind::Quota);
         let refused = rig.put("other", &piece).await;
         assert_eq!(refused.expect_err("full").kind(), ErrorKind::Quota);
         // What the version does not name is given back with the commit.
-        open.commit(None).await.expect("committed");
+        open.commit(ExpectedContent::of_size(None))
+            .await
+            .expect("committed");
         let usage = rig.store.quota(&target).await.expect("read").usage;
         assert_eq!((usage.objects, usage.bytes), (1, 1 << 20));
         // The version that goes makes room for the one that comes.
         let mut open = begin("open", WriteMode::Replace).await;
         for at in 0..8 {
-            open.write(at << 20, piece.clone()).await.expect("fits");
+            open.write_at(at << 20, piece.clone().into())
+                .await
+                .expect("fits");
         }
-        open.commit(None).await.expect("committed");
+        open.commit(ExpectedContent::of_size(None))
+            .await
+            .expect("committed");
         let refused = rig.put("other", &piece).await;
         assert_eq!(refused.expect_err("full").kind(), ErrorKind::Quota);
         // And what is given up is free at once.
         rig.delete("open").await.expect("deleted");
         let mut open = begin("open", WriteMode::New).await;
-        open.write(0, piece.clone()).await.expect("fits");
+        open.write_at(0, piece.clone().into()).await.expect("fits");
         drop(open);
         let whole = content(8 << 20, 4);
         rig.put("other", &whole).await.expect("fits");

@@ -13,9 +13,7 @@ mod third_party;
 mod uploads;
 
 use bytes::{Bytes, BytesMut};
-use dewar_checksum::AlgorithmSet;
-use dewar_store::api::{BucketRef, ObjectRef};
-use dewar_store::file::{FileWrite, WriteMode};
+use dewar_store::api::{BucketRef, ExpectedContent, ObjectRef, WriteMode, WriteRequest};
 use dewar_types::{BucketName, ObjectKey};
 use dewar_xrootd_proto::options::{dirlist, open, stat};
 use dewar_xrootd_proto::request::{
@@ -687,19 +685,19 @@ fn elements_of_a_vector_wait_for_room() {
 /// Makes an empty file, with a name that S3 takes.
 async fn made(rig: &Rig, key: &str) {
     let bucket = BucketRef::own(BucketName::new("first").expect("valid"));
-    let write = FileWrite {
-        object: ObjectRef {
+    let write = WriteRequest::file(
+        ObjectRef {
             bucket,
             key: ObjectKey::new(key).expect("valid"),
         },
-        mode: WriteMode::New,
-        size: None,
-        want: AlgorithmSet::EMPTY,
-        permissions: 0o644,
-    };
+        WriteMode::New,
+    );
     let store = &rig.door.store;
-    let revision = store.write_file(&rig.caller, write).await.expect(key);
-    revision.commit(None).await.expect(key);
+    let revision = store.write(&rig.caller, write).await.expect(key);
+    revision
+        .commit(ExpectedContent::of_size(None))
+        .await
+        .expect(key);
 }
 
 #[test]

@@ -8,7 +8,6 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use dewar_auth::{Bounds, Caller, MasterKeys, Origin, UncountedConnection};
 use dewar_catalog::record::CopyState;
-use dewar_checksum::AlgorithmSet;
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
@@ -16,8 +15,7 @@ use dewar_env::BoxFuture;
 use dewar_env::disk::sim::SimWorld;
 use dewar_kv::MemoryKv;
 use dewar_namespace::{DataChanges, Tree};
-use dewar_store::api::{BucketRef, ObjectRef};
-use dewar_store::file::{FileWrite, WriteMode};
+use dewar_store::api::{BucketRef, ExpectedContent, ObjectRef, WriteMode, WriteRequest};
 use dewar_store::quota::{Quota, QuotaTarget};
 use dewar_store::upkeep::UpkeepConfig;
 use dewar_store::workers::Workers;
@@ -324,7 +322,7 @@ impl Rig {
         let bucket = bucket.expect("read").expect("there");
         let key = ObjectKey::new(path.trim_start_matches("/first/")).expect("valid");
         let found = self.tree.lookup(&bucket, &key).await.expect("read");
-        let version = found.expect("there").file.current;
+        let version = found.expect("there").current;
         let mut copies = version.copies.clone();
         for copy in &mut copies {
             copy.state = CopyState::Nearline;
@@ -339,21 +337,21 @@ impl Rig {
 
     pub(super) async fn put(&self, path: &str, bytes: &[u8]) {
         let key = path.trim_start_matches("/first/");
-        let write = FileWrite {
-            object: ObjectRef {
+        let write = WriteRequest::file(
+            ObjectRef {
                 bucket: BucketRef::own(BucketName::new("first").expect("valid")),
                 key: ObjectKey::new(key).expect("valid"),
             },
-            mode: WriteMode::Replace,
-            size: None,
-            want: AlgorithmSet::EMPTY,
-            permissions: 0o644,
-        };
-        let revision = self.door.store.write_file(&self.caller, write).await;
+            WriteMode::Replace,
+        );
+        let revision = self.door.store.write(&self.caller, write).await;
         let mut revision = revision.expect("begun");
         let bytes = Bytes::copy_from_slice(bytes);
-        revision.write(0, bytes).await.expect("written");
-        revision.commit(None).await.expect("put");
+        revision.write_at(0, bytes.into()).await.expect("written");
+        revision
+            .commit(ExpectedContent::of_size(None))
+            .await
+            .expect("put");
     }
 
     /// The same, of the reference implementation and of a process with this number.

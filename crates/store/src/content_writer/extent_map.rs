@@ -23,7 +23,7 @@ pub(super) struct MappedExtent {
 }
 
 /// Memory of a run in the map, about.
-pub(in crate::file) const RUN_MEMORY_BYTES: usize = 96;
+pub(super) const RUN_MEMORY_BYTES: usize = 96;
 
 /// Runs that do not overlap; between them are holes, which read as zeros.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ pub(super) struct ExtentMap {
 
 impl ExtentMap {
     /// Bytes of memory that it takes.
-    pub(in crate::file) fn memory_bytes(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         self.runs.len() * RUN_MEMORY_BYTES
     }
 

@@ -9,7 +9,7 @@ use dewar_data::blob::{BlobRecord, BlobWriter, ChecksummedBytes};
 use dewar_data::format::ShardKind;
 use dewar_data::segment::{Slot, encode_slot};
 use dewar_kv::InlineData;
-use dewar_namespace::DataChanges;
+use dewar_namespace::{DataChanges, VersionAttributes};
 use dewar_types::{BlobId, Error, ErrorKind, Layout, PoolId, Result, VersionId};
 
 use crate::api::ExpectedContent;
@@ -28,7 +28,7 @@ const PART_MEMORY_BYTES: usize = 128;
 pub(crate) const SMALL_PARTS_MEMORY_BYTES: usize = (SMALL_PARTS_MAX + 1) * PART_MEMORY_BYTES;
 
 /// Content being received. Dropped, it leaves nothing.
-pub(crate) struct ContentWriter {
+pub(crate) struct ContentLog {
     shared: SharedStore,
     version: VersionId,
     digests: StreamDigests,
@@ -58,7 +58,7 @@ pub(crate) enum StagedContent {
     Large { record: BlobRecord },
 }
 
-impl ContentWriter {
+impl ContentLog {
     /// Content from `origin` (for salvage only). `size` is the client's value, if it has one. The
     /// content is encrypted with `key`, if there is one.
     pub(crate) async fn new(
@@ -87,6 +87,11 @@ impl ContentWriter {
             origin,
             shared: SharedStore::clone(shared),
         })
+    }
+
+    /// The same as content of a version that exists already.
+    pub(crate) fn of_version(self, version: VersionId) -> Self {
+        Self { version, ..self }
     }
 
     /// The bytes received so far, as long as they are all in memory and unchanged.
@@ -178,14 +183,16 @@ impl ContentWriter {
         Ok(())
     }
 
-    /// Ends the content and compares it with the client's length and digests. `encrypted` returns
-    /// the stored form of encrypted content, given the digests of the clear bytes.
+    /// Ends the content and compares it with the client's length and digests. `attributes` are
+    /// described with it, for salvage. `encrypted` returns the stored form of encrypted content,
+    /// given the digests of the clear bytes.
     ///
     /// # Errors
     /// [`ErrorKind::IncompleteBody`], [`ErrorKind::ChecksumMismatch`]; those of the disks.
     pub(crate) async fn finish(
         mut self,
         expect: &ExpectedContent,
+        attributes: &VersionAttributes,
         encrypted: impl FnOnce(&DigestSet) -> Result<(Option<EncryptionRecord>, Option<ETag>)>,
     ) -> Result<ReceivedContent> {
         if let Some(size) = expect.size
@@ -226,7 +233,7 @@ impl ContentWriter {
         };
         let description = self
             .origin
-            .describe(self.version, self.size)
+            .describe(self.version, self.size, attributes)
             .told(digests, salt, encryption, etag);
         let description = description.into_bytes();
         let (extent, held) = match self.stage {

@@ -9,12 +9,12 @@ use dewar_checksum::{AlgorithmSet, DigestSet, StreamDigests};
 use dewar_types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::SharedStore;
-use crate::content_writer::StagedContent;
+use crate::content_log::StagedContent;
+use crate::content_reader::ContentReader;
 use crate::limits::REVISION_RUNS_MAX;
 
-use super::OpenFile;
+use super::SealedLog;
 use super::extent_map::{ExtentMap, ExtentOrigin, MappedExtent};
-use super::revision::SealedLog;
 
 /// What is read at once when digests are computed.
 const PASS_BYTES: u64 = 1 << 20;
@@ -23,7 +23,7 @@ const PASS_BYTES: u64 = 1 << 20;
 pub(super) struct AssemblySources<'a> {
     /// Each log as one extent; an empty one has none.
     pub(super) logs: Vec<Option<Extent>>,
-    pub(super) base: Option<&'a OpenFile>,
+    pub(super) base: Option<&'a ContentReader>,
     /// The log with zeros, where they begin in it and how many there are.
     pub(super) zeros: Option<(usize, u64, u64)>,
 }

@@ -1,20 +1,24 @@
-//! A new version of a file, written at any places and seen when it is committed.
+//! A new version, written in order or at any places and seen when it is committed.
 //!
-//! Written bytes go to the end of a log, which is a blob like any other. A map says which bytes
-//! of the file stand where. Bytes that come in order are one run of one blob, and the version is
-//! what [`crate::Upload`] would have made of them. Else the version is made of extents of the log
-//! and of the version that it revises, whose blobs it shares.
+//! Written bytes go to the end of a log ([`crate::content_log`]), which is a blob like any other, or
+//! stays in memory if it is small. A map says which bytes of the version stand where. Bytes that come
+//! in order are one run of one log, and the version is that log. Else the version is made of extents
+//! of logs and of the version that it revises, whose blobs it shares.
 //!
 //! - **Reading what was written.** A log that is on the disks is sealed first and another one begun.
 //! - **Holes** read as zeros; a stretch of zeros in the log stands for all of them.
 //! - **Digests** are those of the stream, where the bytes came in order. Else they are computed by a
-//!   pass over the new version before its commit, if at least a part of it as large as
-//!   [`DIGEST_SHARE`] says was written now; a small change of a large file leaves it without.
-//! - **Quotas.** The bytes of the logs are reserved as they come, whether the version will name them or not. A commit
-//!   exchanges the reservation for what the version counts.
+//!   pass over the new version before its commit, if the client expects one, or if at least a part of
+//!   the version as large as [`DIGEST_SHARE`] says was written now; a small change of a large file
+//!   leaves it without.
+//! - **Quotas.** Where the rules of a hierarchy apply, the bytes of the logs are reserved as they
+//!   come, whether the version will name them or not. A commit exchanges the reservation for what the
+//!   version counts.
 //! - **Crashes and cancellation.** Sealed logs that nothing names are collected by the sweep of the
-//!   next start; dropping a revision removes them.
+//!   next start; dropping a writer removes them.
 
+mod assembly;
+mod extent_map;
 mod memory;
 
 use std::collections::BTreeMap;
@@ -23,27 +27,30 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use dewar_auth::Caller;
-use dewar_catalog::record::{ContentCopy, DisplayedChecksum, ETag, Extent, SystemHeaders};
-use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
-use dewar_data::blob::BlobRecord;
-use dewar_namespace::{Bucket, Condition, DataChanges, NewVersion, Reservation};
+use dewar_catalog::record::{ContentCopy, DisplayedChecksum, ETag, Extent};
+use dewar_checksum::{Algorithm, AlgorithmSet, Digest, DigestSet};
+use dewar_data::blob::{BlobRecord, ChecksummedBytes};
+use dewar_namespace::{
+    Bucket, DataChanges, Hierarchy, NameRef, NewVersion, Reservation, ResolvedName,
+};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, PoolId, Result};
 use minicbor::bytes::ByteVec;
 
 use crate::access::ObjectOwner;
-use crate::api::{ExpectedContent, ObjectInfo, ObjectRef};
-use crate::content_writer::{ContentWriter, StagedContent, blob_extra};
+use crate::api::{
+    ExpectedContent, ObjectInfo, VersionAttributes, WriteCondition, WriteMode, WriteRequest,
+};
+use crate::content_log::{ContentLog, StagedContent, blob_extra};
+use crate::content_reader::{ContentReader, ReadOrder};
 use crate::encryption::{self, NewDataKey};
-use crate::info::{full_checksum, version_info, with_expiry};
+use crate::info::{check_metadata, full_checksum, version_info, with_expiry};
 use crate::limits::{OBJECT_BYTES_MAX, READ_WRITE_SWITCHES_MAX, REVISION_RUNS_MAX};
-use crate::put::run_to_completion;
-use crate::salvage_header::{PartOf, SalvageOrigin as Written};
+use crate::salvage_header::{PartOf, SalvageOrigin};
+use crate::write::{AuthorizedWrite, current_version, run_to_completion};
 use crate::{Inner, SharedStore, Store};
 
-use super::assembly::{AssemblySources, UncommittedReader};
-use super::extent_map::{ExtentMap, ExtentOrigin, MappedExtent};
-use super::write_authorization::{AuthorizedWrite, current_version};
-use super::{ChecksummedBytes, OpenFile};
+use assembly::{AssemblySources, UncommittedReader};
+use extent_map::{ExtentMap, ExtentOrigin, MappedExtent};
 
 /// Digests are computed anew for a file of at most so many times the bytes that were written.
 const DIGEST_SHARE: u64 = 4;
@@ -54,58 +61,38 @@ const ZEROS_MAX: u64 = 16 << 20;
 /// Zeros written at once.
 const ZEROS_AT_ONCE: u64 = 1 << 20;
 
-/// The condition on the existing file, and its fate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteMode {
-    /// There must be nothing.
-    New,
-    /// What is there is replaced.
-    Replace,
-    /// What is there is changed; it must be there.
-    Update,
-}
-
-/// A file is to be written.
-#[derive(Clone, Debug)]
-pub struct FileWrite {
-    /// Which.
-    pub object: ObjectRef,
-    /// The condition on the existing file.
-    pub mode: WriteMode,
-    /// How many bytes will come, when known.
-    pub size: Option<u64>,
-    /// Digests to compute beside those that always are.
-    pub want: AlgorithmSet,
-    /// Permission bits of the file.
-    pub permissions: u32,
-}
-
-/// A new version on its way in. Nothing of it can be seen before [`Revision::commit`]; dropped, it
-/// was never there.
-pub struct Revision {
+/// A new version on its way in. Nothing of it can be seen before [`ContentWriter::commit`]; dropped,
+/// it was never there.
+pub struct ContentWriter {
     shared: SharedStore,
-    /// Who began it, for the change log. The caller itself would keep its policies in memory.
+    /// The principal that began it, for the change log. The caller itself would keep its policies in
+    /// memory.
     principal: String,
     bucket: Bucket,
     key: ObjectKey,
+    /// The name as it was looked up before the first byte, if the commit may start from it.
+    found: Option<ResolvedName>,
     owner: ObjectOwner,
-    pub(super) permissions: u32,
-    pub(super) xattrs: BTreeMap<String, ByteVec>,
-    headers: SystemHeaders,
-    metadata: BTreeMap<String, String>,
-    tags: BTreeMap<String, String>,
-    condition: Condition,
+    pub(crate) permissions: u32,
+    pub(crate) xattrs: BTreeMap<String, ByteVec>,
+    attributes: VersionAttributes,
+    condition: WriteCondition,
+    hierarchy: Hierarchy,
+    /// Whether the only condition is that nothing has the name.
+    is_new: bool,
+    /// The digest to show as the checksum of the version.
+    checksum: Option<Algorithm>,
     fresh: Option<NewDataKey>,
-    base: Option<OpenFile>,
+    base: Option<ContentReader>,
     want: AlgorithmSet,
     /// The pool of what is written, if not the main one.
     pool: Option<u16>,
-    log: ContentWriter,
+    log: ContentLog,
     /// Bytes in that log.
     logged: u64,
     /// Bytes in all logs.
     written: u64,
-    reservation: Reservation,
+    reservation: Option<Reservation>,
     sealed: SealedLogs,
     map: ExtentMap,
     size: u64,
@@ -118,7 +105,7 @@ pub(super) struct SealedLog {
     digests: DigestSet,
 }
 
-/// Those of one revision; dropped, they are removed.
+/// Those of one writer; dropped, they are removed.
 struct SealedLogs {
     shared: SharedStore,
     logs: Vec<SealedLog>,
@@ -161,78 +148,99 @@ impl Drop for SealedLogs {
 }
 
 impl Store {
-    /// Begins to write a file. Directories that are missing above it are made when it is committed.
-    ///
-    /// # Errors
-    /// [`ErrorKind::AlreadyExists`] or [`ErrorKind::NotFound`] as [`WriteMode`] says,
-    /// [`ErrorKind::IsADirectory`], [`ErrorKind::NotADirectory`], [`ErrorKind::Denied`],
-    /// [`ErrorKind::NoSuchBucket`], [`ErrorKind::TooLarge`], [`ErrorKind::Quota`],
-    /// [`ErrorKind::NoSpace`], [`ErrorKind::Unavailable`]; [`ErrorKind::Unsupported`] for a change of encrypted content.
-    pub async fn write_file(&self, caller: &Caller, write: FileWrite) -> Result<Revision> {
+    /// Begins to write where the caller may.
+    pub(crate) async fn begin_write(
+        &self,
+        caller: &Caller,
+        write: AuthorizedWrite,
+        request: WriteRequest,
+    ) -> Result<ContentWriter> {
         let shared = &self.inner;
         let AuthorizedWrite {
             bucket,
-            there,
+            found,
             condition,
-        } = shared.authorize_file_write(caller, &write).await?;
-        let key = write.object.key;
+        } = write;
+        let strict = request.hierarchy == Hierarchy::Strict;
+        let (key, mut attributes) = (request.object.key, request.attributes);
         let path = bucket.path(key.as_str());
-        let base = match write.mode {
-            WriteMode::Update => Some(self.open_base_version(caller, &bucket, &key).await?),
+        let base = match request.mode {
+            WriteMode::Update => {
+                let base = self.open_base_version(caller, &bucket, &key, found.clone());
+                Some(base.await?)
+            }
             WriteMode::New | WriteMode::Replace => None,
         };
-        let owner = shared.object_owner(caller, &bucket, key.as_str(), None);
-        let owner = owner.await?;
-        let size = write.size.unwrap_or(0);
+        let owner = shared
+            .object_owner(caller, &bucket, key.as_str(), request.acl.as_ref())
+            .await?;
         let tree = &shared.tree;
-        tree.check_room(&bucket, &key, owner.owner, size).await?;
-        let fresh = match (&encryption::chosen(None, &bucket)?, &base) {
+        let mut reservation = None;
+        if let Some(found) = found.as_ref().filter(|_| strict || request.size.is_some()) {
+            let size = request.size.unwrap_or(0);
+            tree.check_room(found, owner.owner, size).await?;
+            if strict {
+                let reserved = tree.reservation(&bucket, &key, owner.owner, found.file());
+                // The size of a changed file does not say how much will be written.
+                if base.is_none() {
+                    tree.check_reservation(&reserved, found, size).await?;
+                }
+                reservation = Some(reserved);
+            }
+        }
+        check_metadata(&attributes)?;
+        let fresh = match (&encryption::chosen(request.encryption, &bucket)?, &base) {
             (None, _) => None,
             (Some(_), Some(_)) => return Err(no_change_of_encrypted(&path)),
             (Some(how), None) => Some(encryption::begin(how, &shared.master, &*shared.env.rng)?),
         };
-        let want = wanted(&bucket, write.want);
-        let pool = shared.pool_of_revision(base.as_ref());
-        let origin = Written {
+        let want = request
+            .checksum
+            .into_iter()
+            .fold(request.want, AlgorithmSet::with);
+        let want = wanted(&bucket, want);
+        let pool = match &base {
+            Some(base) => shared.pool_of_base(base),
+            None => shared.pool_of_class(attributes.storage_class.as_deref()),
+        };
+        let origin = SalvageOrigin {
             owner: owner.owner.0,
             path,
+            part: None,
             pool,
-            ..Written::default()
         };
-        let reservation = tree.reservation(&bucket, &key, owner.owner, there.as_ref());
-        if base.is_none() {
-            // The size of a changed file does not say how much will be written.
-            let fits = tree.check_reservation(&reservation, &bucket, &key, size);
-            fits.await?;
-        }
         let data_key = fresh.as_ref().map(|fresh| &fresh.key);
-        let log = ContentWriter::new(shared, want, write.size, origin, data_key).await?;
+        let log = ContentLog::new(shared, want, request.size, origin, data_key).await?;
         let mut map = ExtentMap::default();
         let mut size = 0;
-        let (mut headers, mut metadata) = (SystemHeaders::default(), BTreeMap::new());
-        let (mut tags, mut xattrs) = (BTreeMap::new(), BTreeMap::new());
-        let mut permissions = write.permissions & 0o7777;
+        let (mut permissions, mut xattrs) = (request.permissions & 0o7777, BTreeMap::new());
+        let there = found.as_ref().and_then(ResolvedName::file);
         if let (Some(base), Some(file)) = (&base, there) {
             size = base.info.size;
             map.put(0, of_base(size));
-            (headers, metadata, tags) = (
-                file.current.headers,
-                file.current.metadata,
-                file.current.tags,
-            );
-            (permissions, xattrs) = (file.attributes.mode, file.attributes.xattrs);
+            attributes = VersionAttributes {
+                // They belong to the version that is changed.
+                retention: None,
+                legal_hold: None,
+                ..VersionAttributes::from(&file.current)
+            };
+            (permissions, xattrs) = (file.attributes.mode, file.attributes.xattrs.clone());
         }
-        Ok(Revision {
+        attributes.acl = owner.acl_bytes();
+        Ok(ContentWriter {
             principal: caller.to_string(),
             bucket,
             key,
+            // A file may be open for long, and many are at once.
+            found: found.filter(|_| !strict),
             owner,
             permissions,
             xattrs,
-            headers,
-            metadata,
-            tags,
+            attributes,
             condition,
+            hierarchy: request.hierarchy,
+            is_new: strict && request.condition.is_none(),
+            checksum: request.checksum,
             fresh,
             base,
             want,
@@ -257,9 +265,13 @@ impl Store {
         caller: &Caller,
         bucket: &Bucket,
         key: &ObjectKey,
-    ) -> Result<OpenFile> {
+        found: Option<ResolvedName>,
+    ) -> Result<ContentReader> {
         let request = current_version(bucket, key);
-        let base = self.open_version(caller, bucket, &request).await?;
+        let (inner, order) = (&self.inner, ReadOrder::Random);
+        let base = inner
+            .open_version(caller, bucket, &request, found, order)
+            .await?;
         match base.info.encrypted {
             None => Ok(base),
             Some(_) => Err(no_change_of_encrypted(&bucket.path(key.as_str()))),
@@ -267,7 +279,7 @@ impl Store {
     }
 }
 
-/// The digests to compute, with those that every file of the bucket is to have.
+/// The digests to compute, with those that every version of the bucket is to have.
 fn wanted(bucket: &Bucket, asked: AlgorithmSet) -> AlgorithmSet {
     match bucket.settings().is_some_and(|settings| settings.md5) {
         true => asked.with(Algorithm::Md5),
@@ -276,10 +288,10 @@ fn wanted(bucket: &Bucket, asked: AlgorithmSet) -> AlgorithmSet {
 }
 
 impl Inner {
-    /// The pool of what is written, `None` if it is the main one: what revises a version stays where that
+    /// The pool of what revises a version, `None` if it is the main one: it stays where that version
     /// is, whatever pool its class would have now.
-    fn pool_of_revision(&self, base: Option<&OpenFile>) -> Option<u16> {
-        match base.and_then(|base| base.copies.first()) {
+    fn pool_of_base(&self, base: &ContentReader) -> Option<u16> {
+        match base.copies.first() {
             Some(copy) => u16::try_from(copy.pool.0)
                 .ok()
                 .filter(|pool| *pool != self.number_of(None)),
@@ -288,7 +300,7 @@ impl Inner {
     }
 }
 
-/// The content of a [`Revision`] at one moment.
+/// The content of a [`ContentWriter`] at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     map: ExtentMap,
@@ -296,7 +308,7 @@ pub struct Snapshot {
     written: u64,
 }
 
-impl Revision {
+impl ContentWriter {
     /// Bytes of the file as it is now.
     #[must_use]
     pub fn size(&self) -> u64 {
@@ -309,7 +321,7 @@ impl Revision {
         self.permissions
     }
 
-    /// The present content, for [`Revision::restore`]. Holds no bytes, only where they are: up to some
+    /// The present content, for [`ContentWriter::restore`]. Holds no bytes, only where they are: up to some
     /// megabytes for a file in very many pieces.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
@@ -333,22 +345,23 @@ impl Revision {
         (self.map, self.size) = (snapshot.map, snapshot.size);
     }
 
-    /// Writes bytes, at most about 1 MiB at once; waits while the disks are behind.
+    /// Writes the next bytes, at most about 1 MiB at once. Waits while the disks are slower than the
+    /// client.
+    ///
+    /// # Errors
+    /// As [`ContentWriter::write_at`].
+    pub async fn write(&mut self, bytes: Bytes) -> Result<()> {
+        self.write_at(self.size, bytes.into()).await
+    }
+
+    /// Writes bytes at a place. Checksums of pages that came with them are stored where a page of the
+    /// file is a stored page.
     ///
     /// # Errors
     /// [`ErrorKind::TooLarge`], also for a file in too many pieces; [`ErrorKind::Quota`] when all that was
     /// written does not fit, however much of it was written over; [`ErrorKind::NoSpace`],
     /// [`ErrorKind::Unavailable`].
-    pub async fn write(&mut self, offset: u64, bytes: Bytes) -> Result<()> {
-        self.write_paged(offset, bytes.into()).await
-    }
-
-    /// The same for bytes whose pages came with checksums, which are stored with them where a page of the
-    /// file is a stored page.
-    ///
-    /// # Errors
-    /// As [`Revision::write`].
-    pub async fn write_paged(&mut self, offset: u64, paged: ChecksummedBytes) -> Result<()> {
+    pub async fn write_at(&mut self, offset: u64, paged: ChecksummedBytes) -> Result<()> {
         let len = paged.bytes().len() as u64;
         if len == 0 {
             // As on a POSIX file: the size stays too.
@@ -366,9 +379,10 @@ impl Revision {
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
         let written = self.written.saturating_add(len);
-        if written > self.reservation.covers() {
+        if let Some(reservation) = &mut self.reservation
+            && written > reservation.covers()
+        {
             let tree = &self.shared.tree;
-            let reservation = &mut self.reservation;
             let reserved = tree.reserve(reservation, &self.bucket, &self.key, written);
             reserved.await?;
         }
@@ -407,9 +421,9 @@ impl Revision {
     /// memory, so ask for little at once.
     ///
     /// # Errors
-    /// As [`crate::Download::next`]; [`ErrorKind::Unsupported`] for what was written to encrypted
+    /// As [`crate::ContentReader::next`]; [`ErrorKind::Unsupported`] for what was written to encrypted
     /// content, and when reading and writing took turns too often.
-    pub async fn read(&mut self, range: ByteRange) -> Result<Bytes> {
+    pub async fn read_back(&mut self, range: ByteRange) -> Result<Bytes> {
         let range = ByteRange {
             start: range.start.min(self.size),
             end: range.end.min(self.size),
@@ -471,20 +485,23 @@ impl Revision {
             let message = format!("{path}: reading and writing took turns too often");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let origin = Written {
+        let origin = SalvageOrigin {
             owner: self.owner.owner.0,
             path,
             part: Some(self.fragment().await?),
             pool: self.pool,
-            ..Written::default()
+            ..SalvageOrigin::default()
         };
-        let next =
-            ContentWriter::new(&self.shared, AlgorithmSet::EMPTY, None, origin, None).await?;
+        let next = ContentLog::new(&self.shared, AlgorithmSet::EMPTY, None, origin, None).await?;
         let mut log = std::mem::replace(&mut self.log, next);
         log.is_part(self.fragment().await?);
         self.logged = 0;
         let received = log
-            .finish(&ExpectedContent::default(), |_| Ok((None, None)))
+            .finish(
+                &ExpectedContent::default(),
+                &VersionAttributes::default(),
+                |_| Ok((None, None)),
+            )
             .await?;
         let extent = first_extent(received.copies);
         match (received.held, extent) {
@@ -539,36 +556,35 @@ impl Revision {
         }
     }
 
-    /// The file is complete: makes it durable and gives it its name.
+    /// The version is complete: makes it durable and gives it its name, if it is as `expect` says.
     ///
     /// # Errors
-    /// [`ErrorKind::IncompleteBody`] when its size is another than `size`,
+    /// [`ErrorKind::IncompleteBody`], [`ErrorKind::ChecksumMismatch`], [`ErrorKind::Precondition`],
     /// [`ErrorKind::AlreadyExists`] for a new file whose name was taken meanwhile,
-    /// [`ErrorKind::Conflict`] where what was changed was replaced meanwhile; those of
-    /// [`crate::Upload::commit`]. The name is as it was.
-    pub async fn commit(mut self, size: Option<u64>) -> Result<ObjectInfo> {
-        let path = self.path();
-        if let Some(size) = size.filter(|size| *size != self.size) {
-            let message = format!("{path}: {} of {size} bytes came", self.size);
+    /// [`ErrorKind::Conflict`] where what was changed was replaced meanwhile,
+    /// [`ErrorKind::NoSuchBucket`], [`ErrorKind::Quota`], [`ErrorKind::NoSpace`],
+    /// [`ErrorKind::Unavailable`]; in a hierarchy also [`ErrorKind::IsADirectory`] and
+    /// [`ErrorKind::NotADirectory`]. The name is unchanged then.
+    pub async fn commit(mut self, expect: ExpectedContent) -> Result<ObjectInfo> {
+        if let Some(size) = expect.size.filter(|size| *size != self.size) {
+            let message = format!("{}: {} of {size} bytes came", self.path(), self.size);
             return Err(Error::new(ErrorKind::IncompleteBody, message));
         }
         let whole = self.whole_log();
-        if whole.is_none() && self.fresh.is_some() {
-            let what = "encrypted content must be written in order";
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!("{path}: {what}"),
-            ));
-        }
-        let zeros = match whole {
-            Some(_) => None,
-            None => self.put_zeros().await?,
-        };
+        let mut zeros = None;
         if whole.is_none() {
+            if self.fresh.is_some() {
+                let message = format!(
+                    "{}: encrypted content must be written in order",
+                    self.path()
+                );
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
+            zeros = self.put_zeros().await?;
             let fragment = self.fragment().await?;
             self.log.is_part(fragment);
         }
-        self.finish(whole, zeros).await
+        self.finish(whole, zeros, expect.digests).await
     }
 
     /// Puts a stretch of zeros in the log that stands for all holes; where it is and how long.
@@ -591,17 +607,29 @@ impl Revision {
         Ok(Some((at, len)))
     }
 
-    async fn finish(self, whole: Option<usize>, zeros: Option<(u64, u64)>) -> Result<ObjectInfo> {
+    async fn finish(
+        self,
+        whole: Option<usize>,
+        zeros: Option<(u64, u64)>,
+        expected: Vec<Digest>,
+    ) -> Result<ObjectInfo> {
         let current = self.sealed.logs.len();
+        let (path, computed) = (self.path(), !expected.is_empty());
+        let mut expect = ExpectedContent::default();
+        // Those of the log are compared before it is sealed.
+        if whole == Some(current) {
+            expect.digests.clone_from(&expected);
+        }
         let (fresh, rng) = (self.fresh, Arc::clone(&self.shared.env.rng));
         let master = Arc::clone(&self.shared.master);
+        let mut checksum = full_checksum(self.checksum);
         let mut encrypted = None;
         let version = self.log.version();
         let received = self
             .log
-            .finish(&ExpectedContent::default(), |clear| {
+            .finish(&expect, &self.attributes, |clear| {
                 if let Some(fresh) = fresh {
-                    encrypted = Some(fresh.finish(&master, &*rng, *clear, None)?);
+                    encrypted = Some(fresh.finish(&master, &*rng, *clear, checksum.clone())?);
                 }
                 Ok(encrypted.clone().unzip())
             })
@@ -622,7 +650,7 @@ impl Revision {
         let digests = match whole {
             Some(number) if number < current => self.sealed.logs[number].digests,
             Some(_) => received.digests,
-            None if self.size <= self.written.saturating_mul(DIGEST_SHARE) => {
+            None if computed || self.size <= self.written.saturating_mul(DIGEST_SHARE) => {
                 let pass = UncommittedReader {
                     shared: &self.shared,
                     sealed: &self.sealed.logs,
@@ -633,6 +661,15 @@ impl Revision {
             None => DigestSet::ABSENT,
         };
         let mut held = received.held;
+        if let Some(other) = expected
+            .iter()
+            .find(|one| digests.verify(one) != Some(true))
+        {
+            held.give_up(&self.shared).await;
+            let name = other.algorithm();
+            let message = format!("{path}: the {name:?} of what came is another");
+            return Err(Error::new(ErrorKind::ChecksumMismatch, message));
+        }
         let mut sealed = self.sealed;
         sealed.drop_unused(&extents);
         if !held.is_in(&extents) {
@@ -646,17 +683,11 @@ impl Revision {
         }];
         let mut new = NewVersion {
             id: Some(version),
-            headers: self.headers,
-            metadata: self.metadata,
-            tags: self.tags,
+            attributes: self.attributes,
             copies,
             mode: self.permissions,
             xattrs: self.xattrs,
-            acl: self.owner.acl_bytes(),
-            storage_class: self
-                .base
-                .as_ref()
-                .and_then(|base| base.storage_class.clone()),
+            hierarchy: self.hierarchy,
             revises: self
                 .base
                 .as_ref()
@@ -666,12 +697,16 @@ impl Revision {
         match encrypted {
             None => {
                 new.etag = digests.md5().map_or(ETag::Version, ETag::Md5);
-                // Readers of S3 see no other.
-                new.checksum = shown_checksum(&digests);
+                if checksum.is_none() && self.hierarchy == Hierarchy::Strict {
+                    // Readers of S3 see no other.
+                    checksum = shown_checksum(&digests);
+                }
+                new.checksum.clone_from(&checksum);
                 new.digests = digests;
             }
             Some((record, etag)) => {
                 new.etag = etag;
+                new.checksum = checksum.as_ref().map(encryption::named);
                 new.encryption = Some(record);
             }
         }
@@ -680,14 +715,16 @@ impl Revision {
             principal: self.principal,
             bucket: self.bucket,
             key: self.key,
+            found: self.found,
             owner: self.owner,
             condition: self.condition,
+            is_new: self.is_new,
             held,
             sealed,
             reservation: self.reservation,
             _base: self.base,
         };
-        run_to_completion(naming.publish(new, digests)).await
+        run_to_completion(naming.publish(new, digests, checksum)).await
     }
 }
 
@@ -703,50 +740,51 @@ struct VersionCommit {
     principal: String,
     bucket: Bucket,
     key: ObjectKey,
+    found: Option<ResolvedName>,
     owner: ObjectOwner,
-    condition: Condition,
+    condition: WriteCondition,
+    is_new: bool,
     held: StagedContent,
     sealed: SealedLogs,
-    reservation: Reservation,
+    reservation: Option<Reservation>,
     /// Keeps the revised content until it is shared.
-    _base: Option<OpenFile>,
+    _base: Option<ContentReader>,
 }
 
 impl VersionCommit {
-    async fn publish(mut self, new: NewVersion, clear: DigestSet) -> Result<ObjectInfo> {
+    async fn publish(
+        mut self,
+        new: NewVersion,
+        clear: DigestSet,
+        checksum: Option<DisplayedChecksum>,
+    ) -> Result<ObjectInfo> {
         let mut extra: DataChanges = self.held.extra();
         for log in &self.sealed.logs {
             extra.puts.extend(blob_extra(&log.record).puts);
         }
         // What the version counts is judged in its batch.
         drop(self.reservation);
-        let outcome = self
-            .shared
-            .tree
-            .publish(
-                &self.owner.actor(&self.principal),
-                &self.bucket,
-                &self.key,
-                new,
-                &self.condition,
-                &extra,
-            )
-            .await;
+        let actor = self.owner.actor(&self.principal);
+        let name = NameRef::new(&self.bucket, &self.key, self.found.take());
+        let (tree, condition) = (&self.shared.tree, &self.condition);
+        // Boxed, or the task would be five times as large, and copied as a whole when it begins.
+        let outcome = Box::pin(tree.publish(&actor, name, new, condition, &extra)).await;
         for log in std::mem::take(&mut self.sealed.logs) {
             let held = StagedContent::Large { record: log.record };
             held.settle(&self.shared, &outcome).await;
         }
         self.held.settle(&self.shared, &outcome).await;
         let published = outcome.map_err(|error| match error.kind() {
-            // The only condition there is: that there was nothing.
-            ErrorKind::Precondition => {
+            ErrorKind::Precondition if self.is_new => {
                 let message = format!("{} exists", self.bucket.path(self.key.as_str()));
                 Error::with_source(ErrorKind::AlreadyExists, message, error)
             }
             _ => error,
         })?;
         let mut version = published.version;
+        // The writer knows what it wrote, encrypted or not.
         version.digests = clear;
+        version.checksum = checksum;
         let info = version_info(&self.bucket, self.owner.owner, &version);
         with_expiry(info, &self.bucket, self.key.as_str(), &version)
     }
@@ -779,7 +817,7 @@ fn copy_range(parts: &[Bytes], range: ByteRange, out: &mut BytesMut) {
     }
 }
 
-pub(super) fn too_large(path: &str, size: u64) -> Error {
+pub(crate) fn too_large(path: &str, size: u64) -> Error {
     let message = format!("{path}: {size} bytes, {OBJECT_BYTES_MAX} are allowed");
     Error::new(ErrorKind::TooLarge, message)
 }
@@ -789,8 +827,8 @@ fn no_change_of_encrypted(path: &str) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-impl fmt::Debug for Revision {
+impl fmt::Debug for ContentWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Revision({})", self.path())
+        write!(f, "ContentWriter({})", self.path())
     }
 }

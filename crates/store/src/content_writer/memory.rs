@@ -1,24 +1,22 @@
-//! How much memory a revision holds, so that who keeps many of them can bound it.
+//! How much memory a writer holds, so that who keeps many of them can bound it.
 
-use std::collections::BTreeMap;
-
-use super::super::OpenFile;
-use super::super::extent_map::RUN_MEMORY_BYTES;
-use super::{Revision, Snapshot};
+use super::extent_map::RUN_MEMORY_BYTES;
+use super::{ContentWriter, Snapshot};
 use crate::Store;
-use crate::content_writer::SMALL_PARTS_MEMORY_BYTES;
+use crate::content_log::SMALL_PARTS_MEMORY_BYTES;
+use crate::content_reader::ContentReader;
 
-/// Memory of a revision beside what its client fills: names, the bucket, the task that owns it.
-const REVISION_MEMORY_BYTES: usize = 8 << 10;
+/// Memory of a writer beside what its client fills: names, the bucket, the task that owns it.
+const WRITER_MEMORY_BYTES: usize = 8 << 10;
 
 /// Memory of a log that is sealed, about.
 const SEALED_LOG_MEMORY_BYTES: usize = 512;
 
 impl Store {
-    /// Bytes of memory that a [`Revision`] will hold which writes `size` bytes in order, or a number
+    /// Bytes of memory that a [`ContentWriter`] will hold which writes `size` bytes in order, or a number
     /// that nobody knows.
     #[must_use]
-    pub fn revision_memory_bytes(&self, size: Option<u64>) -> usize {
+    pub fn writer_memory_bytes(&self, size: Option<u64>) -> usize {
         let shared = &self.inner;
         let content = match size {
             Some(size) if size <= u64::from(shared.small_bytes_max) => {
@@ -29,7 +27,7 @@ impl Store {
                 shared.blobs.writer_memory_bytes().max(small)
             }
         };
-        REVISION_MEMORY_BYTES + RUN_MEMORY_BYTES + content
+        WRITER_MEMORY_BYTES + RUN_MEMORY_BYTES + content
     }
 }
 
@@ -41,22 +39,19 @@ impl Snapshot {
     }
 }
 
-impl Revision {
+impl ContentWriter {
     /// Bytes of memory that it holds while nothing waits for a disk: small content, the window of
     /// large content, the map of what was written out of order, and attributes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let pairs = |map: &BTreeMap<String, String>| -> usize {
-            map.iter().map(|(key, value)| key.len() + value.len()).sum()
-        };
         let xattrs = self.xattrs.iter();
         let xattrs: usize = xattrs.map(|(name, value)| name.len() + value.len()).sum();
-        let base = self.base.as_ref().map_or(0, OpenFile::memory_bytes);
-        REVISION_MEMORY_BYTES
+        let base = self.base.as_ref().map_or(0, ContentReader::memory_bytes);
+        WRITER_MEMORY_BYTES
             + self.log.memory_bytes()
             + self.map.memory_bytes()
             + self.sealed.logs.len() * SEALED_LOG_MEMORY_BYTES
-            + (xattrs + pairs(&self.metadata) + pairs(&self.tags))
+            + (xattrs + self.attributes.bytes())
             + base
     }
 }
