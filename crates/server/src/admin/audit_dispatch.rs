@@ -13,10 +13,10 @@ use super::share::ShareRequest;
 use crate::audit::AuditLog;
 
 /// The audit name of a request, its target, and whether it only reads.
-struct AuditEntry {
-    action: &'static str,
-    target: String,
-    looks: bool,
+pub(super) struct AuditEntry {
+    pub(super) action: &'static str,
+    pub(super) target: String,
+    pub(super) looks: bool,
 }
 
 fn changes(action: &'static str, target: impl Into<String>) -> AuditEntry {
@@ -89,7 +89,7 @@ fn record(audit: &AuditLog, uid: u32, told: AuditEntry, outcome: AuditOutcome, w
     });
 }
 
-fn told(request: &Request) -> AuditEntry {
+pub(super) fn told(request: &Request) -> AuditEntry {
     match request {
         Request::Status {} => looks("admin:status", ""),
         Request::DiskList {} => looks("admin:disk-list", ""),

@@ -50,3 +50,5 @@ pub use upkeep::{
 
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod wire_tests;
