@@ -1,8 +1,32 @@
-//! Requests about the catalog as a whole, and their replies.
+//! Backups of the catalog, and how the catalog is restored or rebuilt.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+
+use super::command::{AdminCommand, CommandEntry, CommandSpec, Done};
+use super::context::AdminContext;
+use super::error::Result;
+
+pub(super) const COMMANDS: &[CommandEntry] = &[
+    CommandEntry::of::<BackupStart>(),
+    CommandEntry::of::<BackupStatus>(),
+];
+
+/// Begins to back the catalog up, unless that is under way.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackupStart {
+    /// The folder, an absolute path.
+    pub target: String,
+    /// So many backups stay in it.
+    pub keep: u32,
+}
+
+/// Asks how the backup fares.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackupStatus {}
 
 /// How a backup fares.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -179,5 +203,28 @@ impl BlobsInfo {
             self.users = done.users;
             self.buckets = done.buckets;
         }
+    }
+}
+
+impl AdminCommand for BackupStart {
+    const SPEC: CommandSpec = CommandSpec::changes("backup_start", "admin:backup").replies_done();
+    type Reply = Done;
+
+    fn target(&self) -> String {
+        self.target.clone()
+    }
+
+    async fn run(self, admin: &AdminContext) -> Result<Done> {
+        admin.backups.start(&self.target, self.keep).await?;
+        Ok(Done::Done)
+    }
+}
+
+impl AdminCommand for BackupStatus {
+    const SPEC: CommandSpec = CommandSpec::reads("backup", "admin:backup-status");
+    type Reply = BackupInfo;
+
+    async fn run(self, admin: &AdminContext) -> Result<BackupInfo> {
+        Ok(admin.backups.status())
     }
 }

@@ -475,17 +475,44 @@ const DONE: &str = r#""done""#;
 #[test]
 fn requests_and_replies_are_what_they_always_were() {
     for sample in SAMPLES {
-        let request: Request = serde_json::from_str(sample.request).expect(sample.request);
-        let again = serde_json::to_string(&request).expect("JSON");
-        assert_eq!(again, sample.request);
-        let entry = audit_dispatch::told(&request);
+        let request = parse(sample.request.as_bytes()).expect(sample.request);
         assert_eq!(
-            (entry.action, &*entry.target, entry.looks),
+            (
+                request.action(),
+                &*request.target(),
+                request.effect() == Effect::Read
+            ),
             (sample.action, sample.target, sample.reads),
             "{}",
             sample.request
         );
-        let reply: Reply = serde_json::from_str(sample.reply).expect(sample.reply);
-        assert_eq!(serde_json::to_string(&reply).expect("JSON"), sample.reply);
+        let command = commands().find(|command| is_of(command, sample));
+        let repeat = command.expect("in the table").repeat;
+        let again = repeat(sample.request, sample.reply).expect(sample.reply);
+        assert_eq!(again, (sample.request.to_owned(), sample.reply.to_owned()));
+    }
+}
+
+fn commands() -> impl Iterator<Item = &'static CommandEntry> {
+    COMMANDS.iter().flat_map(|group| group.iter())
+}
+
+fn is_of(command: &CommandEntry, sample: &Sample) -> bool {
+    command.parse(sample.request.as_bytes()).is_ok()
+}
+
+/// A new command needs a sample.
+#[test]
+fn every_command_has_samples_and_names_of_its_own() {
+    for command in commands() {
+        let spec = &command.spec;
+        let same = commands().filter(|other| other.spec.name == spec.name);
+        assert_eq!(same.count(), 1, "{}", spec.name);
+        let samples = SAMPLES.iter().filter(|sample| is_of(command, sample));
+        let recorded: Vec<_> = samples.map(|sample| sample.action).collect();
+        for action in [Some(spec.action), spec.other_action].into_iter().flatten() {
+            assert!(recorded.contains(&action), "{}: {action}", spec.name);
+            assert!(action.starts_with("admin:"), "{action}");
+        }
     }
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::accounts::{CommonArgs, strange};
-use super::columns::{amount, print, print_json};
+use super::admin_request::{CommonArgs, show};
+use super::columns::amount;
 use super::disks::absolute;
 use super::exit::{CommandError, CommandResult, FAILED};
 use super::run::block_on;
 use super::server_target::{AdminAccess, offline, reach};
-use crate::admin::{
-    BackupInfo, BackupTakenInfo, BlobsInfo, CatalogInfo, RebuildRequest, Reply, Request,
+use crate::admin::catalog::{
+    BackupInfo, BackupStart, BackupStatus, BackupTakenInfo, BlobsInfo, CatalogInfo, RebuildRequest,
     RestoreRequest,
 };
 use crate::engine::OpenEngine;
@@ -95,18 +95,11 @@ pub(super) fn backup<O: OpenEngine>(args: &BackupArgs, opener: &O) -> CommandRes
         .to_string_lossy()
         .into_owned();
     let work = async |reached: &mut AdminAccess| {
-        let start = Request::BackupStart {
-            target,
-            keep: args.keep,
-        };
-        let Reply::Done = reached.ask(start).await? else {
-            return Err(strange());
-        };
+        let keep = args.keep;
+        reached.ask(BackupStart { target, keep }).await?;
         let mut asked = 0_u32;
         loop {
-            let Reply::Backup(backup) = reached.ask(Request::Backup {}).await? else {
-                return Err(strange());
-            };
+            let backup = reached.ask(BackupStatus {}).await?;
             if !backup.running {
                 return Ok(backup);
             }
@@ -122,12 +115,7 @@ pub(super) fn backup<O: OpenEngine>(args: &BackupArgs, opener: &O) -> CommandRes
         let error = error.unwrap_or_else(|| "the backup was not taken".to_owned());
         return Err(CommandError::new(FAILED, error));
     };
-    if args.shared.json {
-        print_json(&taken)?;
-    } else {
-        print(&taken_text(&taken))?;
-    }
-    Ok(0)
+    show(&taken, args.shared.json, taken_text)
 }
 
 fn taken_text(taken: &BackupTakenInfo) -> String {
@@ -196,11 +184,7 @@ fn report_file(named: Option<PathBuf>) -> Result<Option<PathBuf>, CommandError> 
 
 /// Exit code 1 when something was lost, or may have been. Facts that cannot be known are listed.
 fn print_report(info: &CatalogInfo, json: bool) -> CommandResult {
-    if json {
-        print_json(info)?;
-    } else {
-        print(&text(info))?;
-    }
+    show(info, json, text)?;
     let lost = info.blobs.as_ref().is_some_and(|blobs| {
         blobs.gone + blobs.too_few_shards + blobs.nameless + blobs.unreadable + blobs.unread > 0
     });

@@ -9,7 +9,9 @@
 )]
 
 mod accounts;
+mod admin_request;
 mod audit;
+mod audit_actions;
 mod authdb;
 mod catalog;
 mod columns;

@@ -2,15 +2,15 @@
 
 use std::iter;
 
+use super::admin_request::show;
 use super::columns::{amount, table};
 use super::exit::{CommandError, CommandResult};
 use super::run::block_on;
 use super::server_target::{ServerTarget, running};
-use super::{accounts, disks, uploads};
-use crate::admin::{
-    DiskStatus, FULL, LedgerInfo, LedgerLineInfo, NO_IDENTITY, NO_RIGHT, NOWHERE, PoolInfo, Reply,
-    Request, Status,
-};
+use super::{disks, uploads};
+use crate::admin::disks::{FULL, NO_IDENTITY, NO_RIGHT, NOWHERE};
+use crate::admin::status::{DiskStatus, PoolInfo, Status, StatusRequest};
+use crate::admin::upkeep::{LedgerInfo, LedgerLineInfo};
 use crate::health::HealthIssue;
 
 /// With `check`: redundancy or service is reduced.
@@ -19,19 +19,16 @@ const DEGRADED: u8 = 1;
 const CRITICAL: u8 = 2;
 
 pub(super) fn run(target: &ServerTarget, json: bool, check: bool) -> CommandResult {
-    let reply = block_on(async {
+    let status = block_on(async {
         let mut client = running(target).await?;
-        Ok(client.ask(&Request::Status {}).await?)
+        Ok(client.ask(&StatusRequest {}).await?)
     });
-    let reply = match reply {
+    let status = match status {
         Err(error) if check => return Err(CommandError::new(CRITICAL, error.message)),
-        reply => reply?,
+        status => status?,
     };
-    accounts::show(&reply, json)?;
-    Ok(match &reply {
-        Reply::Status(status) if check => severity(status),
-        _ => 0,
-    })
+    show(&status, json, text)?;
+    Ok(if check { severity(&status) } else { 0 })
 }
 
 /// The exit code that monitoring plugins have for it.
@@ -52,7 +49,7 @@ fn severity(status: &Status) -> u8 {
     }
 }
 
-pub(super) fn text(status: &Status) -> String {
+fn text(status: &Status) -> String {
     let pool = &status.pool;
     let findings = findings(status);
     let mut text = format!(
@@ -499,7 +496,8 @@ fn about_missing(path: &str, name: &str, detail: Option<&str>) -> (String, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::{LedgerInfo, PoolStatus, RepairInfo};
+    use crate::admin::status::PoolStatus;
+    use crate::admin::upkeep::RepairInfo;
 
     fn disk(number: u32, state: &str) -> DiskStatus {
         DiskStatus {

@@ -23,7 +23,8 @@ use arc_swap::ArcSwap;
 use dewar_env::Env;
 use thiserror::Error;
 
-use crate::admin::{self, AdminSocket, DoorStatus, SocketError};
+use crate::admin::status::DoorStatus;
+use crate::admin::{self, AdminSocket, SocketError};
 use crate::config::check::{Finding, Severity, findings};
 use crate::config::{Config, ConfigError, Reload};
 use crate::demo::DemoError;

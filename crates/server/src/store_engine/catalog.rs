@@ -18,13 +18,13 @@ use dewar_store::{RebuildSource, Store};
 use dewar_types::{Error, ErrorKind};
 use parking_lot::Mutex;
 
-use super::admin::rfc3339;
 use super::rebuild_report::{RebuildAttempt, RebuildCommand, RebuildOptions, forget_ended};
 use super::{OpenContext, OpenStore, pool_state_file};
-use crate::admin::{
-    AdminError, BackupInfo, BackupTakenInfo, BlobsInfo, CatalogInfo, Failure, RebuildRequest,
-    RestoreRequest,
+use crate::admin::catalog::{
+    BackupInfo, BackupTakenInfo, BlobsInfo, CatalogInfo, RebuildRequest, RestoreRequest,
 };
+use crate::admin::time_text::rfc3339;
+use crate::admin::{AdminError, Failure, Result};
 use crate::config::Config;
 use crate::engine::Purpose;
 use crate::listener::BoxError;
@@ -60,10 +60,8 @@ const UNKNOWN_SINCE: [&str; 8] = [
     "whether an upload begun since had been completed, and with which of its parts",
 ];
 
-type Result<T> = std::result::Result<T, AdminError>;
-
 /// Takes backups, one at a time.
-pub(super) struct BackupAdmin {
+pub(crate) struct BackupAdmin {
     backups: Backups,
     store: Store,
     config: Config,
@@ -85,7 +83,7 @@ impl BackupAdmin {
         }
     }
 
-    pub(super) async fn start(&self, target: &str, keep: u32) -> Result<()> {
+    pub(crate) async fn start(&self, target: &str, keep: u32) -> Result<()> {
         let disk = folder(Path::new(target)).await?;
         let mut plan = BackupPlan {
             files: Vec::new(),
@@ -131,7 +129,7 @@ impl BackupAdmin {
         Ok(())
     }
 
-    pub(super) fn status(&self) -> BackupInfo {
+    pub(crate) fn status(&self) -> BackupInfo {
         let last = self.last.lock();
         let Some(taking) = &*last else {
             return BackupInfo::default();

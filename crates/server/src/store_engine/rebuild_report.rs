@@ -30,7 +30,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::catalog::{add_kept, rebuilt_info, restored_info};
-use crate::admin::{BlobsInfo, CatalogInfo};
+use crate::admin::catalog::{BlobsInfo, CatalogInfo};
+use crate::admin::time_text::rfc3339;
 use crate::config::Config;
 use crate::listener::BoxError;
 use crate::ready::replace_private_file;
@@ -133,7 +134,7 @@ impl RebuildAttempt {
             state,
             command,
             asked,
-            now: super::admin::rfc3339(clock.now()),
+            now: rfc3339(clock.now()),
             again: false,
             looked: false,
             report: None,

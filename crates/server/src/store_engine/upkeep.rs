@@ -20,19 +20,20 @@ use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinSet;
 
-use super::admin::rfc3339;
 use super::changes::{DiskChanges, held_text};
-use crate::admin::{
-    AdminError, AtRiskInfo, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo,
-    DiskReadmitted, DiskRemoved, DiskStatus, FULL, Failure, FsckInfo, LedgerInfo, LedgerLineInfo,
-    NO_IDENTITY, NO_RIGHT, NOWHERE, RepairInfo, ScrubInfo,
+use crate::admin::disks::{
+    DiskAction, DiskDecided, DiskInfo, FULL, NO_IDENTITY, NO_RIGHT, NOWHERE,
 };
+use crate::admin::status::DiskStatus;
+use crate::admin::time_text::rfc3339;
+use crate::admin::upkeep::{
+    AtRiskInfo, DangerInfo, FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo, ScrubInfo,
+};
+use crate::admin::{AdminError, Failure, Result};
 use crate::cli::status;
 
-type Result<T> = std::result::Result<T, AdminError>;
-
 /// Looks after one store's disks for administrators.
-pub(super) struct UpkeepAdmin {
+pub(crate) struct UpkeepAdmin {
     store: Store,
     pool: Arc<Pool>,
     changes: DiskChanges,
@@ -76,7 +77,7 @@ impl UpkeepAdmin {
         }
     }
 
-    pub(super) fn repair(&self) -> RepairInfo {
+    pub(crate) fn repair(&self) -> RepairInfo {
         let status = self.store.repair_status();
         RepairInfo {
             repaired: status.repaired,
@@ -89,14 +90,14 @@ impl UpkeepAdmin {
     }
 
     /// The ledger as far as the records tell it.
-    pub(super) async fn ledger(&self) -> Result<LedgerInfo> {
+    pub(crate) async fn ledger(&self) -> Result<LedgerInfo> {
         let read = AtomicU64::new(0);
         let counted = self.store.ledger(LedgerDepth::default(), &read).await?;
         Ok(ledger_info(&counted))
     }
 
     /// The folders and the states of their disks, without absent disks that were removed.
-    pub(super) async fn disk_states(&self) -> Vec<DiskStatus> {
+    async fn disk_states(&self) -> Vec<DiskStatus> {
         self.changes.look_at_removed().await;
         let numbers = self.changes.roster.numbers();
         let shown = self.changes.states();
@@ -195,7 +196,7 @@ impl UpkeepAdmin {
     }
 
     /// The same, with the data left on disks that are being emptied.
-    pub(super) async fn disk_progress(&self) -> Result<Vec<DiskStatus>> {
+    pub(crate) async fn disk_progress(&self) -> Result<Vec<DiskStatus>> {
         let mut states = self.disk_states().await;
         let emptied = |disk: &DiskStatus| matches!(&*disk.state, "draining" | "replacing");
         if !states.iter().any(emptied) {
@@ -221,7 +222,7 @@ impl UpkeepAdmin {
         Some(self.changes.pool_name(number))
     }
 
-    pub(super) async fn disk_list(&self) -> Result<Vec<DiskInfo>> {
+    pub(crate) async fn disk_list(&self) -> Result<Vec<DiskInfo>> {
         // Disks may have joined since.
         self.changes.note()?;
         let roster = &self.changes.roster;
@@ -323,16 +324,7 @@ impl UpkeepAdmin {
         Ok(disks)
     }
 
-    pub(super) async fn disk_add(
-        &self,
-        folder: &str,
-        replaces: Option<&str>,
-        pool: Option<&str>,
-    ) -> Result<DiskAdded> {
-        self.changes.add(folder, replaces, pool).await
-    }
-
-    pub(super) async fn disk_decide(
+    pub(crate) async fn disk_decide(
         &self,
         named: &str,
         action: DiskAction,
@@ -403,31 +395,8 @@ impl UpkeepAdmin {
         }
     }
 
-    pub(super) async fn disk_remove(&self, disk: &str) -> Result<DiskRemoved> {
-        let mut removed = self.changes.remove(disk).await?;
-        if removed.id.is_some() {
-            removed.ledger = Some(self.ledger().await?);
-        }
-        Ok(removed)
-    }
-
-    pub(super) async fn disk_readmit(&self, disk: &str) -> Result<DiskReadmitted> {
-        self.changes.readmit(disk).await
-    }
-
-    pub(super) async fn scrub(&self, disk: Option<&str>) -> Result<()> {
-        let disks = match disk {
-            Some(disk) => vec![self.changes.find(disk).await?],
-            None => self.pool.members().map(|member| member.id).collect(),
-        };
-        for disk in disks {
-            self.store.scrub_now(disk).await?;
-        }
-        Ok(())
-    }
-
     /// Begins a check, or joins the one under way if that looks as closely.
-    pub(super) fn fsck_start(&self, deep: bool) -> Result<()> {
+    pub(crate) fn fsck_start(&self, deep: bool) -> Result<()> {
         let mut fsck = self.fsck.lock();
         if let Some(check) = fsck.as_ref().filter(|check| check.outcome.is_none()) {
             if deep && !check.deep {
@@ -486,7 +455,7 @@ impl UpkeepAdmin {
     }
 
     /// A page of the objects at risk that the last check did not list at first.
-    pub(super) async fn fsck_more(&self, page: u64) -> Result<AtRiskInfo> {
+    pub(crate) async fn fsck_more(&self, page: u64) -> Result<AtRiskInfo> {
         let rest = self.fsck.lock().as_ref().map(|c| Arc::clone(&c.rest));
         let rest = rest.unwrap_or_default();
         let mut rest = rest.lock().await;
@@ -512,7 +481,7 @@ impl UpkeepAdmin {
     }
 
     /// How the scrubs fare.
-    pub(super) async fn scrubs(&self) -> Result<Vec<ScrubInfo>> {
+    pub(crate) async fn scrubs(&self) -> Result<Vec<ScrubInfo>> {
         let numbers = self.changes.roster.numbers();
         let space = self.store.space();
         let mut scrubs = Vec::new();
@@ -541,7 +510,7 @@ impl UpkeepAdmin {
         Ok(scrubs)
     }
 
-    pub(super) fn fsck(&self) -> FsckInfo {
+    pub(crate) fn fsck(&self) -> FsckInfo {
         let fsck = self.fsck.lock();
         let Some(check) = &*fsck else {
             return FsckInfo::default();
