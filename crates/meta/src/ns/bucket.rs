@@ -459,6 +459,39 @@ impl Tree {
         })
     }
 
+    /// The usage of every account that owns content, by the ids of the accounts.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub async fn account_usage(&self) -> Result<Vec<(UserId, Usage)>, Error> {
+        let objects = |id| Counter::Objects(CounterScope::User(UserId(id))).key();
+        let to = keys::just_after(&objects(u64::MAX));
+        let mut from = Some(objects(0));
+        let mut accounts = Vec::new();
+        while let Some(at) = from.take() {
+            let scan = Scan {
+                from: &at,
+                to: &to,
+                limit: PAGE,
+                reverse: false,
+            };
+            let page = self.kv.scan(scan).await?;
+            for (key, _) in &page.pairs {
+                let id = key.last_chunk::<8>().map(|id| u64::from_be_bytes(*id));
+                let Some(account) = id.map(UserId) else {
+                    continue;
+                };
+                let usage = self.usage(CounterScope::User(account)).await?;
+                if usage != Usage::default() {
+                    accounts.push((account, usage));
+                }
+            }
+            let last = page.pairs.last().filter(|_| page.more);
+            from = last.map(|(key, _)| keys::just_after(key));
+        }
+        Ok(accounts)
+    }
+
     /// The value of a counter; 0 when nothing was ever added.
     pub(super) async fn counter_in(
         &self,

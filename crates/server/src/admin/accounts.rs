@@ -339,7 +339,11 @@ impl AdminCommand for KeySet {
 }
 
 /// The page after a name, of items in the order of their names.
-fn page<T>(mut items: Vec<T>, after: Option<String>, name: impl Fn(&T) -> String) -> ListPage<T> {
+pub(super) fn page<T>(
+    mut items: Vec<T>,
+    after: Option<String>,
+    name: impl Fn(&T) -> String,
+) -> ListPage<T> {
     if let Some(after) = after {
         items.retain(|item| name(item) > after);
     }

@@ -1,12 +1,15 @@
 //! Backups of the catalog, and how the catalog is restored or rebuilt.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use dewar_env::WorkProgress;
 use serde::{Deserialize, Serialize};
 
 use super::command::{AdminCommand, CommandEntry, CommandSpec, Done};
 use super::context::AdminContext;
 use super::error::Result;
+use super::progress::Progress;
 
 pub(super) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<BackupStart>(),
@@ -39,6 +42,9 @@ pub struct BackupInfo {
     pub taken: Option<BackupTakenInfo>,
     /// Why it could not be taken.
     pub error: Option<String>,
+    /// How far it is, while it is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
 }
 
 /// A backup that was taken.
@@ -73,6 +79,8 @@ pub struct RebuildRequest {
     pub discard_unnamed: bool,
     /// The file to write every finding to.
     pub report: Option<PathBuf>,
+    /// Counts the blobs that were inspected.
+    pub progress: Arc<WorkProgress>,
 }
 
 /// How a backup is to be restored.
@@ -90,6 +98,8 @@ pub struct RestoreRequest {
     pub salvage: bool,
     /// The file to write every finding to.
     pub report: Option<PathBuf>,
+    /// Counts the blobs that were inspected.
+    pub progress: Arc<WorkProgress>,
 }
 
 /// The result of a rebuild or a restore.

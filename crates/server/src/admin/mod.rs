@@ -11,6 +11,7 @@
 
 pub mod accounts;
 mod audit_dispatch;
+pub mod buckets;
 pub mod catalog;
 mod client;
 mod command;
@@ -22,6 +23,7 @@ pub mod federation;
 pub mod identity;
 pub mod key_file;
 mod names;
+pub mod progress;
 pub mod quota;
 pub(crate) mod secret_text;
 mod server;
@@ -30,6 +32,7 @@ mod socket;
 pub mod status;
 pub(crate) mod time_text;
 pub mod upkeep;
+pub mod usage;
 
 pub use audit_dispatch::carry_out;
 pub(crate) use audit_dispatch::done_here;
@@ -39,12 +42,14 @@ pub(crate) use context::read_reply;
 pub use context::{AdminApi, AdminContext};
 pub(crate) use error::Result;
 pub use error::{AdminError, Failure};
+pub(crate) use names::bucket_path;
 pub use server::serve;
 pub use socket::{AdminSocket, SocketError};
 
 /// All commands, by the files that hold them.
 pub const COMMANDS: &[&[CommandEntry]] = &[
     accounts::COMMANDS,
+    buckets::COMMANDS,
     catalog::COMMANDS,
     disks::COMMANDS,
     federation::COMMANDS,
@@ -54,6 +59,7 @@ pub const COMMANDS: &[&[CommandEntry]] = &[
     share::COMMANDS,
     status::COMMANDS,
     upkeep::COMMANDS,
+    usage::COMMANDS,
 ];
 
 /// Reads a request of any command.

@@ -23,6 +23,30 @@ pub(super) fn split_tenant(text: &str) -> Result<(TenantName, &str)> {
     Ok((tenant, name))
 }
 
+/// Parses the name of a bucket: `NAME`, which is in the tenant of the caller, `/NAME` or
+/// `/@TENANT/NAME`.
+pub(super) fn bucket_named(text: &str) -> Result<BucketRef> {
+    if !text.starts_with('/') {
+        return Ok(BucketRef::own(BucketName::new(text).map_err(Error::from)?));
+    }
+    match target_named(text)? {
+        QuotaTarget::Bucket(bucket) => Ok(bucket),
+        _ => {
+            let message = format!("{text:?} is no bucket: /BUCKET or /@TENANT/BUCKET is one");
+            Err(AdminError::new(Failure::Invalid, message))
+        }
+    }
+}
+
+/// The name of a bucket, as [`bucket_named`] reads it.
+pub(crate) fn bucket_path(tenant: &TenantName, name: &BucketName) -> String {
+    QuotaTarget::Bucket(BucketRef {
+        tenant: Some(tenant.clone()),
+        name: name.clone(),
+    })
+    .to_string()
+}
+
 /// Parses the name of a target.
 pub(super) fn target_named(text: &str) -> Result<QuotaTarget> {
     let wrong = |why: String| AdminError::new(Failure::Invalid, format!("{text:?}: {why}"));

@@ -1,6 +1,6 @@
 //! Quotas.
 
-use dewar_store::quota::{Quota, QuotaReport};
+use dewar_store::quota::{Quota, QuotaReport, Usage};
 use serde::{Deserialize, Serialize};
 
 use super::command::{AdminCommand, CommandEntry, CommandSpec};
@@ -118,29 +118,39 @@ impl AdminCommand for QuotaSet {
     }
 }
 
+impl From<Quota> for QuotaLimits {
+    fn from(quota: Quota) -> Self {
+        Self {
+            max_bytes: quota.max_bytes,
+            max_objects: quota.max_objects,
+            soft_bytes: quota.soft_bytes,
+            soft_objects: quota.soft_objects,
+        }
+    }
+}
+
+/// `ok`, `soft` above a soft limit, `full` if no further byte or object fits.
+pub(super) fn quota_state(quota: &Quota, usage: Usage) -> &'static str {
+    if !quota.fits(usage, 1, 1) {
+        "full"
+    } else if quota.is_soft_exceeded(usage) {
+        "soft"
+    } else {
+        "ok"
+    }
+}
+
 fn info(report: QuotaReport) -> QuotaInfo {
     let QuotaReport {
         target,
         quota,
         usage,
     } = report;
-    let state = if !quota.fits(usage, 1, 1) {
-        "full"
-    } else if quota.is_soft_exceeded(usage) {
-        "soft"
-    } else {
-        "ok"
-    };
     QuotaInfo {
         target,
-        limits: QuotaLimits {
-            max_bytes: quota.max_bytes,
-            max_objects: quota.max_objects,
-            soft_bytes: quota.soft_bytes,
-            soft_objects: quota.soft_objects,
-        },
+        limits: quota.into(),
         bytes: usage.bytes,
         objects: usage.objects,
-        state: state.into(),
+        state: quota_state(&quota, usage).to_owned(),
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::command::{AdminCommand, CommandEntry, CommandSpec};
 use super::context::AdminContext;
 use super::error::{AdminError, Failure, Result};
+use super::progress::{Progress, ProgressUnit};
 use super::upkeep::{LedgerInfo, RepairInfo};
 use crate::health::HealthIssue;
 use crate::store_engine::PoolFigures;
@@ -51,6 +52,9 @@ pub struct Status {
     /// Uploads in parts that are not completed yet.
     #[serde(default)]
     pub uploads: OpenUploads,
+    /// Long work that is under way: backups, checks, scrubs, drains and repairs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub work: Vec<Progress>,
 }
 
 /// Uploads in parts that are not completed yet, and whose they are.
@@ -151,14 +155,17 @@ impl AdminCommand for StatusRequest {
 
     async fn run(self, admin: &AdminContext) -> Result<Status> {
         let running = admin.env.clock.elapsed().saturating_sub(admin.started);
+        let repair = admin.upkeep.repair();
+        let pool = pools(admin).await?;
         Ok(Status {
+            work: work(admin, &repair, &pool.disks).await?,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime_seconds: running.as_secs(),
             zone: admin.zone,
-            pool: pools(admin).await?,
+            pool,
             ledger: admin.upkeep.ledger().await?,
-            repair: admin.upkeep.repair(),
+            repair,
             doors: admin.doors.list.clone(),
             troubles: (admin.doors.troubles)(),
             copies: admin.copies.load(Relaxed),
@@ -188,6 +195,34 @@ async fn pools(admin: &AdminContext) -> Result<PoolStatus> {
         disks: admin.upkeep.disk_progress().await?,
         notes,
     })
+}
+
+/// Long work that is under way.
+async fn work(
+    admin: &AdminContext,
+    repair: &RepairInfo,
+    disks: &[DiskStatus],
+) -> Result<Vec<Progress>> {
+    let mut work: Vec<Progress> = admin.backups.status().progress.into_iter().collect();
+    work.extend(admin.upkeep.fsck().progress);
+    let scrubs = admin.upkeep.scrubs().await?;
+    work.extend(scrubs.into_iter().filter_map(|scrub| scrub.progress));
+    work.extend(
+        disks
+            .iter()
+            .filter_map(|disk| admin.upkeep.drain_progress(disk)),
+    );
+    if repair.waiting > 0 {
+        work.push(Progress {
+            what: "repair since the start of the server".to_owned(),
+            done: repair.repaired,
+            total: Some(repair.repaired + repair.waiting),
+            unit: ProgressUnit::Blobs,
+            started: None,
+            errors: repair.failed,
+        });
+    }
+    Ok(work)
 }
 
 fn notes(admin: &AdminContext, pools: &[PoolFigures]) -> Vec<String> {

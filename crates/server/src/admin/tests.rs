@@ -67,6 +67,7 @@ impl Memory {
             troubles: Vec::new(),
             copies: 0,
             uploads: OpenUploads::default(),
+            work: Vec::new(),
         }
     }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::command::{AdminCommand, CommandEntry, CommandSpec, Done};
 use super::context::AdminContext;
 use super::error::Result;
+use super::progress::Progress;
 
 pub(super) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<ScrubStart>(),
@@ -145,6 +146,9 @@ pub struct FsckInfo {
     pub ledger: Option<LedgerInfo>,
     /// Why it could not be finished.
     pub error: Option<String>,
+    /// How far it is, while it is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
 }
 
 /// A page of the objects at risk that a check did not list at first.
@@ -179,6 +183,9 @@ pub struct ScrubInfo {
     pub used_bytes: Option<u64>,
     /// Shards that the scrub found bad since the start of the server.
     pub bad: u64,
+    /// How far it is, while it is due or under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
 }
 
 impl AdminCommand for ScrubStart {

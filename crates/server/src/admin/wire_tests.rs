@@ -468,7 +468,52 @@ const SAMPLES: &[Sample] = &[
             r#""created":"c"}}"#
         ),
     ),
+    reads(
+        r#"{"bucket_list":{"owner":"ann","after":"/a"}}"#,
+        "admin:bucket-list",
+        "",
+        concat!(
+            r#"{"buckets":{"items":[{"bucket":"/atlas","owner":"ann","created":"c","versioning":"off","#,
+            r#""objects":1,"bytes":2}],"next":"/atlas"}}"#
+        ),
+    ),
+    reads(
+        r#"{"bucket_show":{"bucket":"/atlas"}}"#,
+        "admin:bucket-show",
+        "/atlas",
+        BUCKET,
+    ),
+    changes(
+        r#"{"bucket_create":{"bucket":"atlas","owner":"ann","versioning":true}}"#,
+        "admin:bucket-create",
+        "atlas of ann",
+        BUCKET,
+    ),
+    changes(
+        r#"{"bucket_remove":{"bucket":"atlas"}}"#,
+        "admin:bucket-remove",
+        "atlas",
+        DONE,
+    ),
+    reads(
+        r#"{"usage_list":{"by":"bucket","name":"/atlas","after":null}}"#,
+        "admin:usage-list",
+        "/atlas",
+        r#"{"usage":{"items":[{"name":"/atlas","bytes":1,"objects":2}],"next":null}}"#,
+    ),
+    reads(
+        r#"{"usage_list":{"by":"pool","name":null,"after":null}}"#,
+        "admin:usage-list",
+        "",
+        r#"{"usage":{"items":[{"name":"main","bytes":1,"blobs":2,"stored_bytes":3}],"next":null}}"#,
+    ),
 ];
+
+const BUCKET: &str = concat!(
+    r#"{"bucket":{"bucket":"/atlas","owner":"ann","created":"c","versioning":"enabled","objects":1,"#,
+    r#""bytes":2,"limits":{"max_bytes":3},"state":"ok","group":null,"encryption":"none","#,
+    r#""object_lock":false,"policy":true,"public":false,"lifecycle_rules":1}}"#
+);
 
 const DONE: &str = r#""done""#;
 

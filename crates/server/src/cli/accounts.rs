@@ -8,15 +8,12 @@ use clap::{Args, Subcommand};
 use dewar_auth::Secret;
 use zeroize::Zeroizing;
 
-use super::admin_request::{CommonArgs, ask, one, remove, show};
+use super::admin_request::{CommonArgs, all_pages, ask, one, remove, show};
 use super::columns::{table, table_or};
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
-use super::run::block_on;
-use super::server_target::{AdminAccess, reach};
-use crate::admin::AdminCommand;
 use crate::admin::accounts::{
-    AccountState, KeyAdd, KeyInfo, KeyList, KeyRemove, KeySet, ListPage, NewKey, UserAdd, UserInfo,
-    UserList, UserRemove, UserSet,
+    AccountState, KeyAdd, KeyInfo, KeyList, KeyRemove, KeySet, NewKey, UserAdd, UserInfo, UserList,
+    UserRemove, UserSet,
 };
 use crate::credentials;
 use crate::engine::OpenEngine;
@@ -188,30 +185,6 @@ pub(super) fn key<O: OpenEngine>(command: KeyCommand, opener: &O) -> CommandResu
         KeyCommand::Disable(args) => set(args, AccountState::Disabled),
         KeyCommand::Enable(args) => set(args, AccountState::Enabled),
     }
-}
-
-/// All items of a list that comes in pages.
-fn all_pages<O: OpenEngine, C: AdminCommand<Reply = ListPage<T>>, T>(
-    shared: &CommonArgs,
-    opener: &O,
-    page: impl Fn(Option<String>) -> C,
-) -> Result<Vec<T>, CommandError> {
-    block_on(reach(
-        &shared.target,
-        opener,
-        async |reached: &mut AdminAccess| {
-            let mut all = Vec::new();
-            let mut after = None;
-            loop {
-                let ListPage { items, next } = reached.ask(page(after)).await?;
-                all.extend(items);
-                if next.is_none() {
-                    return Ok(all);
-                }
-                after = next;
-            }
-        },
-    ))
 }
 
 fn key_to_add(args: &KeyAddArgs) -> Result<KeyAdd, CommandError> {

@@ -7,6 +7,7 @@ use super::columns::{print, print_json};
 use super::exit::{CommandError, CommandResult};
 use super::run::block_on;
 use super::server_target::{AdminAccess, ServerTarget, reach};
+use crate::admin::accounts::ListPage;
 use crate::admin::{AdminCommand, Done};
 use crate::engine::OpenEngine;
 
@@ -30,6 +31,30 @@ pub(super) fn ask<O: OpenEngine, C: AdminCommand>(
         &shared.target,
         opener,
         async |reached: &mut AdminAccess| reached.ask(command).await,
+    ))
+}
+
+/// All items of a list that comes in pages.
+pub(super) fn all_pages<O: OpenEngine, C: AdminCommand<Reply = ListPage<T>>, T>(
+    shared: &CommonArgs,
+    opener: &O,
+    page: impl Fn(Option<String>) -> C,
+) -> Result<Vec<T>, CommandError> {
+    block_on(reach(
+        &shared.target,
+        opener,
+        async |reached: &mut AdminAccess| {
+            let mut all = Vec::new();
+            let mut after = None;
+            loop {
+                let ListPage { items, next } = reached.ask(page(after)).await?;
+                all.extend(items);
+                if next.is_none() {
+                    return Ok(all);
+                }
+                after = next;
+            }
+        },
     ))
 }
 

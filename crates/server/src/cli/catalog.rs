@@ -1,9 +1,11 @@
 //! `dewar backup`, `dewar restore` and `dewar catalog`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use dewar_env::WorkProgress;
 
 use super::admin_request::{CommonArgs, show};
 use super::columns::amount;
@@ -15,6 +17,7 @@ use crate::admin::catalog::{
     BackupInfo, BackupStart, BackupStatus, BackupTakenInfo, BlobsInfo, CatalogInfo, RebuildRequest,
     RestoreRequest,
 };
+use crate::admin::progress::{Progress, ProgressUnit};
 use crate::engine::OpenEngine;
 use crate::serve::StartError;
 
@@ -104,8 +107,8 @@ pub(super) fn backup<O: OpenEngine>(args: &BackupArgs, opener: &O) -> CommandRes
                 return Ok(backup);
             }
             asked += 1;
-            if asked.is_multiple_of(TELL_EVERY) {
-                eprintln!("{} copied", amount(backup.copied_bytes));
+            if let Some(progress) = backup.progress.filter(|_| asked.is_multiple_of(TELL_EVERY)) {
+                eprintln!("{}", progress.line());
             }
             tokio::time::sleep(ASK_EVERY).await;
         }
@@ -152,10 +155,12 @@ pub(super) fn restore<O: OpenEngine>(args: RestoreArgs, opener: &O) -> CommandRe
         force: args.force,
         salvage: args.salvage,
         report: report_file(args.report)?,
+        progress: Arc::default(),
     };
     let info = block_on(async {
         let (config, _lock) = offline(&args.shared.target).await?;
-        let restored = opener.restore(&config, wish).await;
+        let progress = Arc::clone(&wish.progress);
+        let restored = with_progress("restore", &progress, opener.restore(&config, wish)).await;
         restored.map_err(|error| CommandError::from(StartError::Engine(error)))
     })?;
     print_report(&info, args.shared.json)
@@ -168,13 +173,35 @@ pub(super) fn catalog<O: OpenEngine>(command: CatalogCommand, opener: &O) -> Com
         accept_loss: args.accept_loss,
         discard_unnamed: args.discard_unnamed,
         report: report_file(args.report)?,
+        progress: Arc::default(),
     };
     let info = block_on(async {
         let (config, _lock) = offline(&args.shared.target).await?;
-        let rebuilt = opener.rebuild(&config, wish).await;
+        let progress = Arc::clone(&wish.progress);
+        let rebuilt = with_progress("rebuild", &progress, opener.rebuild(&config, wish)).await;
         rebuilt.map_err(|error| CommandError::from(StartError::Engine(error)))
     })?;
     print_report(&info, args.shared.json)
+}
+
+/// Does long work, and prints now and then how many blobs were inspected.
+async fn with_progress<T>(what: &str, counts: &WorkProgress, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = tokio::time::sleep(ASK_EVERY * TELL_EVERY) => {}
+        }
+        let progress = Progress {
+            what: what.to_owned(),
+            done: counts.done(),
+            unit: ProgressUnit::Blobs,
+            errors: counts.errors(),
+            ..Progress::default()
+        };
+        eprintln!("{}", progress.line());
+    }
 }
 
 /// The report file as an absolute path, so that a continued attempt finds it from any folder.

@@ -9,6 +9,7 @@ use super::run::block_on;
 use super::server_target::{ServerTarget, running};
 use super::{disks, uploads};
 use crate::admin::disks::{FULL, NO_IDENTITY, NO_RIGHT, NOWHERE};
+use crate::admin::progress::Progress;
 use crate::admin::status::{DiskStatus, PoolInfo, Status, StatusRequest};
 use crate::admin::upkeep::{LedgerInfo, LedgerLineInfo};
 use crate::health::HealthIssue;
@@ -101,6 +102,11 @@ fn text(status: &Status) -> String {
             repair.failed
         ));
     }
+    if !status.work.is_empty() {
+        text.push('\n');
+        text.push_str(&work_text(&status.work));
+        text.push('\n');
+    }
     for note in &pool.notes {
         text.push_str(&format!("note: {note}\n"));
     }
@@ -119,6 +125,22 @@ fn text(status: &Status) -> String {
     }
     text.push_str(&uploads::text(&status.uploads));
     text
+}
+
+fn work_text(work: &[Progress]) -> String {
+    let rows: Vec<_> = work
+        .iter()
+        .map(|progress| {
+            let started = progress.started.clone();
+            vec![
+                progress.what.clone(),
+                progress.share(),
+                progress.errors.to_string(),
+                started.unwrap_or_else(|| "-".to_owned()),
+            ]
+        })
+        .collect();
+    table(&["WORK", "DONE", "ERRORS", "SINCE"], &rows)
 }
 
 /// The number of further disk failures that a pool survives: the layout's number minus its missing
@@ -541,6 +563,7 @@ mod tests {
             troubles: Vec::new(),
             copies: 0,
             uploads: Default::default(),
+            work: Vec::new(),
         }
     }
 

@@ -65,8 +65,8 @@ pub(super) fn scrub(args: ScrubArgs) -> CommandResult {
         while !args.no_wait && now.iter().any(is_under_way) {
             asked += 1;
             if asked.is_multiple_of(TELL_EVERY) {
-                for scrub in now.iter().filter(|scrub| is_under_way(scrub)) {
-                    eprintln!("{}", progress(scrub, began.elapsed().as_secs()));
+                for progress in now.iter().filter_map(|scrub| scrub.progress.as_ref()) {
+                    eprintln!("{}", progress.line());
                 }
             }
             tokio::time::sleep(ASK_EVERY).await;
@@ -99,18 +99,6 @@ fn is_under_way(scrub: &ScrubInfo) -> bool {
 fn found(scrub: &ScrubInfo, before: &[ScrubInfo]) -> u64 {
     let was = before.iter().find(|was| was.id == scrub.id);
     scrub.bad.saturating_sub(was.map_or(0, |was| was.bad))
-}
-
-fn progress(scrub: &ScrubInfo, seconds: u64) -> String {
-    let of = scrub.used_bytes.map_or(String::new(), |used| {
-        format!(" of about {}", amount(used.max(scrub.bytes)))
-    });
-    format!(
-        "{}: {}{of} read, {} a second",
-        scrub.path,
-        amount(scrub.bytes),
-        amount(scrub.bytes / seconds.max(1))
-    )
 }
 
 fn scrub_text(before: &[ScrubInfo], after: &[ScrubInfo], seconds: u64) -> String {
@@ -202,8 +190,11 @@ async fn check(reached: &mut AdminAccess, deep: bool) -> Result<FsckInfo, Comman
             return Ok(fsck);
         }
         asked += 1;
-        if deep && asked.is_multiple_of(TELL_EVERY) {
-            eprintln!("{} blobs read", fsck.blobs_read);
+        if let Some(progress) = fsck
+            .progress
+            .filter(|_| deep && asked.is_multiple_of(TELL_EVERY))
+        {
+            eprintln!("{}", progress.line());
         }
         tokio::time::sleep(ASK_EVERY).await;
     }

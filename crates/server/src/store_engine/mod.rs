@@ -19,6 +19,7 @@ mod replace_lost_disk;
 mod s3;
 mod space;
 mod upkeep;
+mod usage_metrics;
 mod xrootd;
 
 use std::net::SocketAddr;
@@ -499,8 +500,8 @@ impl ServedStore for StoreEngine {
             region: self.config.s3.region.clone(),
             copies: Arc::clone(&self.copies),
             doors,
-            upkeep: UpkeepAdmin::new(store.clone(), Arc::clone(&pool), changes.clone()),
-            backups: BackupAdmin::new(engine.backups(), store.clone(), &self.config),
+            upkeep: UpkeepAdmin::new(&self.env, store.clone(), Arc::clone(&pool), changes.clone()),
+            backups: BackupAdmin::new(&self.env, engine.backups(), store.clone(), &self.config),
             store,
             pool,
             journal: engine.journal().clone(),

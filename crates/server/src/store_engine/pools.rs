@@ -31,7 +31,7 @@ pub(crate) struct PoolFigures {
 
 impl DiskChanges {
     /// The name of a pool.
-    pub(super) fn pool_name(&self, number: u16) -> String {
+    pub(crate) fn pool_name(&self, number: u16) -> String {
         let known = self.config.pool_name(number);
         known.unwrap_or_else(|| number.to_string())
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dewar_data::pool::{FolderProbe, IDENTITY_FILE, Identity, Pool, inspect};
-use dewar_env::{Disk, DiskState, Space};
+use dewar_env::{Disk, DiskState, Env, Space};
 use dewar_store::Store;
 use dewar_store::engine::{DiskRefusal, FolderContent};
 use dewar_store::upkeep::{
@@ -24,6 +24,7 @@ use super::changes::{DiskChanges, held_text};
 use crate::admin::disks::{
     DiskAction, DiskDecided, DiskInfo, FULL, NO_IDENTITY, NO_RIGHT, NOWHERE,
 };
+use crate::admin::progress::{Progress, ProgressUnit};
 use crate::admin::status::DiskStatus;
 use crate::admin::time_text::rfc3339;
 use crate::admin::upkeep::{
@@ -39,10 +40,20 @@ pub(crate) struct UpkeepAdmin {
     changes: DiskChanges,
     /// The last check of everything, or the one under way.
     fsck: Arc<Mutex<Option<RunningCheck>>>,
+    env: Env,
+    /// By the folders of disks that are being emptied: what was on them at first.
+    drains: Mutex<BTreeMap<String, DrainStart>>,
+}
+
+/// The beginning of a drain, as far as this process has seen it.
+struct DrainStart {
+    bytes: u64,
+    started: Option<String>,
 }
 
 struct RunningCheck {
     deep: bool,
+    started: String,
     read: Arc<AtomicU64>,
     outcome: Option<Result<LedgerInfo>>,
     /// Objects at risk that the outcome does not name.
@@ -68,8 +79,10 @@ const FLAW_PATIENCE: Duration = Duration::from_secs(2);
 const HANGS: &str = "it has not answered for two seconds: the kernel's log may say why";
 
 impl UpkeepAdmin {
-    pub(super) fn new(store: Store, pool: Arc<Pool>, changes: DiskChanges) -> Self {
+    pub(super) fn new(env: &Env, store: Store, pool: Arc<Pool>, changes: DiskChanges) -> Self {
         Self {
+            env: env.clone(),
+            drains: Mutex::default(),
             store,
             pool,
             changes,
@@ -215,6 +228,29 @@ impl UpkeepAdmin {
         Ok(states)
     }
 
+    /// How far a disk is emptied. A drain that began before this process counts from its first look.
+    pub(crate) fn drain_progress(&self, disk: &DiskStatus) -> Option<Progress> {
+        let left = disk.bytes_left.filter(|_| disk.shards_left > Some(0))?;
+        let mut drains = self.drains.lock();
+        let start = drains.entry(disk.path.clone()).or_insert(DrainStart {
+            bytes: left,
+            started: None,
+        });
+        start.bytes = start.bytes.max(left);
+        let kind = match &*disk.state {
+            "replacing" => "replacement",
+            _ => "drain",
+        };
+        Some(Progress {
+            what: format!("{kind} of {}", disk.path),
+            done: start.bytes - left,
+            total: Some(start.bytes),
+            unit: ProgressUnit::Bytes,
+            started: start.started.clone(),
+            errors: 0,
+        })
+    }
+
     /// The name of the pool of a disk, if it is known.
     fn pool_of(&self, disk: DiskId) -> Option<String> {
         let here = self.pool.member(disk).map(|member| member.pool);
@@ -339,6 +375,11 @@ impl UpkeepAdmin {
                     decided.narrower = self.check_drain(disk, &decided.path, narrower).await?;
                 }
                 self.decide(disk, Some(Decision::Drain)).await?;
+                let start = DrainStart {
+                    bytes: decided.bytes,
+                    started: Some(rfc3339(self.env.clock.now())),
+                };
+                self.drains.lock().insert(decided.path.clone(), start);
             }
             DiskAction::Keep => self.decide(disk, None).await?,
         }
@@ -409,6 +450,7 @@ impl UpkeepAdmin {
         let read = Arc::new(AtomicU64::new(0));
         *fsck = Some(RunningCheck {
             deep,
+            started: rfc3339(self.env.clock.now()),
             read: Arc::clone(&read),
             outcome: None,
             rest: Arc::default(),
@@ -493,10 +535,20 @@ impl UpkeepAdmin {
             } = pass;
             let member = self.pool.member(disk);
             let used = |space: &Space| space.total.saturating_sub(space.available);
+            let path = member.map_or_else(String::new, |m| m.disk.label().to_owned());
+            let progress = |began| Progress {
+                what: format!("scrub of {path}"),
+                done: status.bytes,
+                total: space.get(&disk).map(|space| used(space).max(status.bytes)),
+                unit: ProgressUnit::Bytes,
+                started: Some(rfc3339(began)),
+                errors: status.bad,
+            };
             scrubs.push(ScrubInfo {
+                progress: status.began.filter(|_| readable).map(progress),
                 id: disk.to_string(),
                 number: numbers.get(&disk).copied(),
-                path: member.map_or_else(String::new, |m| m.disk.label().to_owned()),
+                path,
                 readable,
                 began: status.began.map(rfc3339),
                 ended: status.last.map(|(_, ended)| rfc3339(ended)),
@@ -520,11 +572,22 @@ impl UpkeepAdmin {
             Some(Err(error)) => (None, Some(error.message.clone())),
             None => (None, None),
         };
+        let running = check.outcome.is_none();
+        let blobs_read = check.read.load(Ordering::Relaxed);
+        let progress = || Progress {
+            what: if check.deep { "deep check" } else { "check" }.to_owned(),
+            done: blobs_read,
+            total: None,
+            unit: ProgressUnit::Blobs,
+            started: Some(check.started.clone()),
+            errors: 0,
+        };
         FsckInfo {
-            running: check.outcome.is_none(),
-            blobs_read: check.read.load(Ordering::Relaxed),
+            running,
+            blobs_read,
             ledger,
             error,
+            progress: running.then(progress),
         }
     }
 }
