@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use dewar_auth::Caller;
-use dewar_meta::ns::BucketQuery;
-use dewar_meta::ns::record::CounterScope;
+use dewar_catalog::record::CounterScope;
+use dewar_namespace::BucketQuery;
 use dewar_types::{BlobId, Result, UserId};
 
 use crate::Store;
@@ -71,7 +71,7 @@ impl Store {
     pub async fn bucket_reports(&self) -> Result<Vec<BucketReport>> {
         let tree = &self.inner.tree;
         let mut reports = Vec::new();
-        for tenant in tree.tenants().await? {
+        for tenant in tree.catalog().tenants().await? {
             let mut after = None::<String>;
             loop {
                 let query = BucketQuery {
@@ -87,7 +87,7 @@ impl Store {
                     reports.push(BucketReport {
                         bucket: bucket_info(&tenant, &listed.name, &listed.record),
                         versioning: settings.map(|it| it.versioning).unwrap_or_default(),
-                        usage: tree.usage(scope).await?,
+                        usage: tree.catalog().usage(scope).await?,
                     });
                 }
                 match page.buckets.last() {
@@ -117,7 +117,7 @@ impl Store {
             report: BucketReport {
                 bucket: info_of(&found),
                 versioning: settings.map(|it| it.versioning).unwrap_or_default(),
-                usage: inner.tree.usage(scope).await?,
+                usage: inner.tree.catalog().usage(scope).await?,
             },
             quota: inner.tree.quota(scope).unwrap_or_default(),
             group,
@@ -134,7 +134,7 @@ impl Store {
     /// # Errors
     /// Those of the catalog.
     pub async fn account_usage(&self) -> Result<Vec<(UserId, Usage)>> {
-        self.inner.tree.account_usage().await
+        self.inner.tree.catalog().account_usage().await
     }
 
     /// What the pools hold, by their numbers. This reads the records of all blobs.

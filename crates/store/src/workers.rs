@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dewar_catalog::UnreferencedBlob;
 use dewar_data::blob::BlobStatus;
 use dewar_env::{Disk, DiskState};
-use dewar_meta::ns::UnreferencedBlob;
 use dewar_types::{BlobId, DiskId, Result, Timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -161,6 +161,7 @@ async fn free_step(
     let before = Timestamp(inner.env.clock.now().0.saturating_sub(grace));
     let mut looked_at = inner
         .tree
+        .catalog()
         .unnamed_blobs(before, after.as_ref(), STEP)
         .await?;
     let last = looked_at
@@ -191,7 +192,7 @@ async fn free_step(
         freed.push(unnamed);
     }
     if !freed.is_empty() {
-        inner.tree.forget_blobs(&freed).await?;
+        inner.tree.catalog().forget_blobs(&freed).await?;
     }
     Ok(last)
 }
@@ -203,7 +204,11 @@ async fn ripe_ahead(inner: &SharedStore, ahead: &mut FutureBlobs) -> Result<Vec<
         blob: BlobId(u64::MAX),
     };
     let end = Timestamp(u64::MAX);
-    let to_come = inner.tree.unnamed_blobs(end, Some(&now), STEP).await?;
+    let to_come = inner
+        .tree
+        .catalog()
+        .unnamed_blobs(end, Some(&now), STEP)
+        .await?;
     let uptime = inner.env.clock.elapsed();
     *ahead = to_come
         .into_iter()

@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dewar_catalog::record::{Entry, Record, VersionRecord};
+use dewar_catalog::{keys, tables};
 use dewar_data::blob::CheckOutcome;
 use dewar_data::pace::Pace;
-use dewar_meta::kv::Scan;
-use dewar_meta::ns::keys;
-use dewar_meta::ns::record::{Entry, Record, VersionRecord};
+use dewar_kv::Scan;
 use dewar_types::{BlobId, DiskId, ErrorKind, Result, Timestamp};
 
 use super::blob_index::Encoding;
@@ -351,8 +351,8 @@ impl Inner {
         let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
         let mut lacking = BTreeSet::new();
         let kv = self.tree.kv().snapshot();
-        for table in [keys::ENTRY, keys::VERSION] {
-            let range = keys::KeyRange::prefix(bytes::Bytes::copy_from_slice(&[table]));
+        for table in [tables::ENTRY, tables::VERSION] {
+            let range = table.keys();
             let mut from = range.from.clone();
             loop {
                 let scan = Scan {
@@ -363,7 +363,7 @@ impl Inner {
                 };
                 let page = kv.scan(scan).await?;
                 for (key, value) in &page.pairs {
-                    let version = if table == keys::VERSION {
+                    let version = if table == tables::VERSION {
                         VersionRecord::from_value(key, value)?
                     } else {
                         match Entry::from_value(key, value)? {

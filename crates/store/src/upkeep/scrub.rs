@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dewar_catalog::keys;
 use dewar_data::blob::CheckOutcome;
 use dewar_data::pace::Pace;
-use dewar_meta::kv::{Batch, CommitError};
-use dewar_meta::ns::keys;
+use dewar_kv::{Batch, CommitError};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result, Timestamp};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;

@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
+use dewar_catalog::keys::{self, KeyRange};
+use dewar_catalog::record::{CopyState, Entry, Record, VersionRecord};
+use dewar_catalog::tables;
 use dewar_data::segment::SegmentRecord;
-use dewar_meta::kv::Scan;
-use dewar_meta::ns::keys::{self, KeyRange};
-use dewar_meta::ns::record::{CopyState, Entry, Record, VersionRecord};
+use dewar_kv::Scan;
 use dewar_types::{BlobId, EntryId, PoolId, Result};
 
 use super::ledger::ObjectAtRisk;
@@ -117,7 +118,7 @@ impl Margins {
         let mut id = blob;
         let mut encoding = inner.table.encoding(id).await?;
         if encoding.is_none()
-            && let Some(record) = inner.tree.segment_record(id).await?
+            && let Some(record) = inner.tree.catalog().segment_record(id).await?
             && let SegmentRecord::Packed { blob, .. } = SegmentRecord::from_bytes(&record)?
         {
             id = blob;
@@ -136,7 +137,7 @@ impl Margins {
     /// # Errors
     /// Those of the catalog.
     pub(super) async fn add_packed(&mut self, inner: &Inner) -> Result<()> {
-        let mut range = keys::encodings(keys::SEGMENT, BlobId(0));
+        let mut range = keys::encodings(tables::SEGMENT, BlobId(0));
         while !self.held.is_empty() {
             let scan = Scan {
                 from: &range.from,
@@ -265,7 +266,7 @@ impl UnderReplicated {
                 break;
             };
             if self.way.is_empty() {
-                let tenants = self.inner.tree.tenants().await?;
+                let tenants = self.inner.tree.catalog().tenants().await?;
                 let roots = tenants.iter().rev().map(|tenant| tenant.root());
                 self.way
                     .extend(roots.map(|root| Level::new(root, String::new())));
