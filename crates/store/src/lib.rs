@@ -13,10 +13,8 @@
 //! commit itself runs in a separate task, so that it is never interrupted.
 
 mod access;
-mod accounts;
 pub mod api;
 mod attributes;
-mod audit;
 mod authorize;
 mod blob_table;
 mod bucket;
@@ -29,10 +27,8 @@ mod digests;
 pub mod document;
 mod encryption;
 pub mod engine;
-pub mod fair_share;
 pub mod file;
 mod get;
-mod identity;
 mod info;
 mod key_rotation;
 pub mod lifecycle;
@@ -61,36 +57,26 @@ pub mod workers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_auth::{AccessKey, Caller, CredentialStore, MasterKeys, Origin, Ownership};
+use dewar_auth::{Authorizer, MasterKeys, Ownership};
 use dewar_checksum::Md5Lanes;
 use dewar_data::blob::{BlobCounts, BlobStore};
 use dewar_data::segment::Segments;
-use dewar_env::{BoxFuture, Env, Space};
-use dewar_kv::Kv;
+use dewar_env::{Env, Space};
+use dewar_iam::Accounts;
 use dewar_namespace::Tree;
 use dewar_types::{DiskId, Layout, Result};
 
-pub use accounts::{
-    AccountLimits, Accounts, AssumeRole, AwsPolicy, FederationConfig, FetchKeys, Group,
-    IssuedSession, IssuerInfo, IssuerKeyStatus, KeyInfo, MacaroonRequest, ManagedPolicy,
-    MappedIdentity, NewIssuer, NewShare, NewUser, POLICY_VERSIONS_MAX, PolicyHolder,
-    PolicyHolderKind, PolicyVersion, Provider, ProviderChange, ProviderOwner, RevokeTarget, Role,
-    RoleChange, ShareInfo, UserChange, WebIdentity, aws_policies, aws_policy, caller_identity,
-    is_aws_policy,
-};
 pub use blob_table::{BlobTable, JournalPin};
 pub use dewar_namespace::UploadUsage;
 pub use digests::DigestLimits;
 pub use encryption::{BucketEncryption, CustomerKey, Encryption, EncryptionMode};
 pub use get::Download;
-pub use identity::{Identities, ProviderInfo};
 pub use key_rotation::{MasterKeyInfo, PendingRewraps};
 pub use listing_limits::ListingConfig;
 pub use multipart::{CreatedUpload, PartUpload};
 pub use put::Upload;
 pub use rebuild_marker::{RebuildMarker, RebuildSource};
 
-use audit::Audit;
 use digests::DigestPasses;
 use lifecycle::LifecycleConfig;
 use listing_limits::ExpensiveListings;
@@ -101,9 +87,7 @@ use upkeep::{Upkeep, UpkeepConfig};
 pub struct StoreParts {
     /// Clock and randomness.
     pub env: Env,
-    /// The catalog's engine.
-    pub kv: Arc<dyn Kv>,
-    /// The tree of names on it.
+    /// The tree of names.
     pub tree: Arc<Tree>,
     /// Large content.
     pub blobs: Arc<BlobStore>,
@@ -136,8 +120,8 @@ pub(crate) struct Inner {
     blobs: Arc<BlobStore>,
     segments: Arc<Segments>,
     table: Arc<BlobTable>,
-    accounts: Accounts,
-    audit: Arc<Audit>,
+    accounts: Arc<Accounts>,
+    authorizer: Arc<Authorizer>,
     master: Arc<MasterKeys>,
     /// The master key was replaced.
     rotated: tokio::sync::Notify,
@@ -165,13 +149,11 @@ impl Store {
     /// freed.
     #[must_use]
     pub fn new(parts: StoreParts) -> Self {
-        let audit = Arc::<Audit>::default();
+        let authorizer = Arc::<Authorizer>::default();
         let accounts = Accounts::new(
-            Arc::clone(&parts.kv),
-            Arc::clone(&parts.tree),
-            parts.env.clone(),
+            parts.tree.catalog().clone(),
             Arc::clone(&parts.master),
-            Arc::clone(&audit),
+            Arc::clone(&authorizer),
         );
         Self {
             inner: Arc::new(Inner {
@@ -180,8 +162,8 @@ impl Store {
                 blobs: parts.blobs,
                 segments: parts.segments,
                 table: parts.table,
-                accounts,
-                audit,
+                accounts: Arc::new(accounts),
+                authorizer,
                 master: parts.master,
                 rotated: tokio::sync::Notify::new(),
                 lanes: Md5Lanes::new(),
@@ -207,8 +189,14 @@ impl Store {
 
     /// Users and keys.
     #[must_use]
-    pub fn accounts(&self) -> &Accounts {
+    pub fn accounts(&self) -> &Arc<Accounts> {
         &self.inner.accounts
+    }
+
+    /// The authorizer of all verbs, for the records of logins.
+    #[must_use]
+    pub fn authorizer(&self) -> &Authorizer {
+        &self.inner.authorizer
     }
 
     /// The tree of names, for operations without a verb.
@@ -271,19 +259,5 @@ impl Store {
     #[must_use]
     pub fn segments(&self) -> &Arc<Segments> {
         &self.inner.segments
-    }
-}
-
-impl CredentialStore for Store {
-    fn access_key<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<AccessKey>>> {
-        self.inner.accounts.access_key(id)
-    }
-
-    fn session<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<AccessKey>> {
-        self.inner.accounts.session(token)
-    }
-
-    fn bearer<'a>(&'a self, token: &'a str, origin: Origin) -> BoxFuture<'a, Result<Caller>> {
-        self.inner.accounts.bearer(token, origin)
     }
 }

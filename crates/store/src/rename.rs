@@ -61,8 +61,8 @@ impl Store {
                     "a policy tells names in the bucket apart, so directories keep theirs";
                 let path = bucket.path(source.as_str());
                 inner
-                    .audit
-                    .refused(caller, Action::RenameObject, path, message);
+                    .authorizer
+                    .record_refusal(caller, Action::RenameObject, path, message);
                 return Err(Error::new(ErrorKind::Denied, message));
             }
             let free = WriteCondition {

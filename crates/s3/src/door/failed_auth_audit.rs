@@ -23,7 +23,9 @@ pub(crate) fn audit_failed_auth(
     }
     let named = named.map(|id| format!("key:{id}"));
     let why = refusal.code().as_str();
-    store.audit_refused_login(origin, "signature", named.as_deref(), why);
+    store
+        .authorizer()
+        .record_refused_login(origin, "signature", named.as_deref(), why);
 }
 
 /// The access key that a request claims: public, and not proven.

@@ -72,7 +72,7 @@ pub(super) async fn call(
     let unsigned = authorization.is_none();
     if let Some(token) = bearer_token(&head.headers)? {
         // Who somebody is may be asked with a token alone; what gives credentials refuses it.
-        let caller = door.store.bearer(token, origin).await?;
+        let caller = door.store.accounts().bearer(token, origin).await?;
         told.user = caller.user().map(|user| user.name.clone());
         told.verb = Some("Sts");
         let caller = caller.with_facts(WireFacts::of(&Arc::new(head), None, now, door.region()));

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use dewar_auth::Origin;
-use dewar_store::MacaroonRequest;
+use dewar_iam::MacaroonRequest;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};

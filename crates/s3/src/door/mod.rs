@@ -99,7 +99,7 @@ impl Door {
     /// A front on `store`, with the store's users and keys.
     #[must_use]
     pub fn new(store: Store, env: Env, config: DoorConfig) -> Self {
-        let credentials: Arc<dyn CredentialStore> = Arc::new(store.clone());
+        let credentials = Arc::clone(store.accounts()) as Arc<dyn CredentialStore>;
         Self {
             verifier: Verifier::new(Arc::clone(&credentials), config.region.clone()),
             iam_verifier: Verifier::of_iam(Arc::clone(&credentials)),
@@ -175,7 +175,7 @@ impl Door {
         let Some(id) = id.or(query.get("AWSAccessKeyId")) else {
             return Ok(TenantName::default());
         };
-        let key = self.store.access_key(id).await?;
+        let key = self.store.accounts().access_key(id).await?;
         Ok(key.map(|key| key.user.tenant.clone()).unwrap_or_default())
     }
 
@@ -199,7 +199,7 @@ impl Door {
                 let message = "Only one auth mechanism allowed";
                 return Err(Refusal::new(Code::InvalidArgument, message));
             }
-            let caller = self.store.bearer(token, origin).await?;
+            let caller = self.store.accounts().bearer(token, origin).await?;
             return Ok((caller, payload()?, None));
         }
         let now = self.env.clock.now();

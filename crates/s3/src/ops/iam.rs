@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use dewar_auth::{Action, Caller, User};
-use dewar_store::{
-    Group, Identities, POLICY_VERSIONS_MAX, PolicyHolder, PolicyHolderKind, Role, RoleChange, Store,
+use dewar_iam::{
+    Group, Identities, POLICY_VERSIONS_MAX, PolicyHolder, PolicyHolderKind, Role, RoleChange,
 };
+use dewar_store::Store;
 use dewar_types::{Error, ErrorKind, Timestamp};
 use http::StatusCode;
 
@@ -236,7 +237,7 @@ pub(super) fn push_metadata(xml: &mut String, id: &str) {
 }
 
 async fn answer(store: &Store, caller: &Caller, action: &str, form: &Form) -> IamResult<Xml> {
-    let iam = store.identities(caller).await?;
+    let iam = store.accounts().identities(caller).await?;
     let mut xml = Xml::default();
     let done = users(&iam, action, form, &mut xml).await?
         || groups(&iam, action, form, &mut xml).await?

@@ -1,7 +1,7 @@
 //! Managed policies in the IAM API: those of the account, and AWS's own.
 
 use dewar_auth::Action;
-use dewar_store::{Identities, ManagedPolicy, aws_policies, aws_policy};
+use dewar_iam::{Identities, ManagedPolicy, aws_policies, aws_policy};
 use http::StatusCode;
 
 use super::iam::{Form, IamError, IamResult, Xml, date, encoded, short};

@@ -1,6 +1,6 @@
 //! OpenID Connect providers in the IAM API.
 
-use dewar_store::{Identities, ProviderChange};
+use dewar_iam::{Identities, ProviderChange};
 
 use super::iam::{Form, IamResult, Xml};
 use crate::wire::iso_date;

@@ -4,7 +4,8 @@
 //! login token in it is the credential.
 
 use dewar_auth::{Caller, CredentialError, Secret};
-use dewar_store::{AssumeRole, IssuedSession, Store, WebIdentity, caller_identity};
+use dewar_iam::{AssumeRole, IssuedSession, WebIdentity, caller_identity};
+use dewar_store::Store;
 use dewar_types::{Error, ErrorKind};
 use http::StatusCode;
 

@@ -7,11 +7,12 @@ use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
 use dewar_env::disk::sim::SimWorld;
+use dewar_iam::{FederationConfig, UserChange};
 use dewar_kv::Kv;
 use dewar_kv::memory::MemoryKv;
 use dewar_namespace::Tree;
 use dewar_s3::{Door, DoorConfig};
-use dewar_store::{BlobTable, FederationConfig, JournalPin, Store, StoreParts, UserChange};
+use dewar_store::{BlobTable, JournalPin, Store, StoreParts};
 use dewar_types::{DiskId, Layout, UserId};
 
 use crate::client::TestClient;
@@ -85,7 +86,6 @@ pub async fn fixture() -> Fixture {
     let segments = Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _);
     let store = Store::new(StoreParts {
         env: env.clone(),
-        kv,
         tree,
         blobs,
         segments,

@@ -1,7 +1,7 @@
 //! Users and access keys.
 
 use dewar_auth::{Caller, Secret, User};
-use dewar_store::NewUser;
+use dewar_iam::NewUser;
 use dewar_types::{Error, ErrorKind, TenantName};
 use serde::{Deserialize, Serialize};
 
@@ -378,7 +378,7 @@ fn user_info(user: &User) -> UserInfo {
     }
 }
 
-fn key_info(key: &dewar_store::KeyInfo) -> KeyInfo {
+fn key_info(key: &dewar_iam::KeyInfo) -> KeyInfo {
     KeyInfo {
         access_key: key.access_key.clone(),
         user: key.user.clone(),

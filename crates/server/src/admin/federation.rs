@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dewar_auth::Secret;
 use dewar_auth::token::{BasePath, MappingRule, MappingTarget, TokenError};
-use dewar_store::{
+use dewar_iam::{
     Accounts, FetchKeys as _, NewIssuer, PolicyHolder, PolicyHolderKind, RevokeTarget, Role,
     RoleChange,
 };

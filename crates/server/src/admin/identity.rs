@@ -3,8 +3,8 @@
 use std::fmt;
 
 use dewar_auth::{Action, Caller, Origin};
+use dewar_iam::{PolicyHolder, PolicyHolderKind};
 use dewar_store::api::BucketRef;
-use dewar_store::{PolicyHolder, PolicyHolderKind};
 use dewar_types::{BucketName, Error, ObjectKey, TenantName};
 use serde::{Deserialize, Serialize};
 
@@ -295,7 +295,8 @@ impl AdminCommand for GroupRemove {
 
     async fn run(self, admin: &AdminContext) -> Result<Done> {
         let (tenant, name) = split_tenant(&self.name)?;
-        admin.store.remove_group(&tenant, name).await?;
+        let accounts = admin.store.accounts();
+        accounts.remove_group(&tenant, name).await?;
         Ok(Done::Done)
     }
 }

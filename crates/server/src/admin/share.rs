@@ -2,10 +2,11 @@
 
 use dewar_auth::Caller;
 use dewar_env::Env;
+use dewar_iam::NewShare;
 use dewar_s3::sigv4::{PresignRequest, presign};
+use dewar_store::Store;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::Node;
-use dewar_store::{NewShare, Store};
 use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, TenantName, UserId};
 use serde::{Deserialize, Serialize};
 
@@ -162,7 +163,7 @@ impl AdminCommand for ShareRevoke {
     }
 }
 
-fn info(env: &Env, share: dewar_store::ShareInfo, url: Option<String>) -> ShareInfo {
+fn info(env: &Env, share: dewar_iam::ShareInfo, url: Option<String>) -> ShareInfo {
     ShareInfo {
         created: rfc3339(share.created),
         expires: rfc3339(share.expires),

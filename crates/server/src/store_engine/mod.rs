@@ -32,14 +32,15 @@ use async_trait::async_trait;
 use dewar_auth::{Caller, MasterKeys, Ownership};
 use dewar_data::pool::DewarId;
 use dewar_env::Env;
+use dewar_iam::AccountLimits;
+use dewar_iam::FederationConfig;
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
-use dewar_store::FederationConfig;
 use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, BackgroundWork, EngineConfig, Folders, LiveFolders};
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::upkeep::UpkeepConfig;
-use dewar_store::{AccountLimits, DigestLimits, ListingConfig, Store};
+use dewar_store::{DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
 
 use pool_state_file::PoolStateFile;
@@ -243,7 +244,10 @@ impl OpenEngine for OpenStore {
         limit_accounts(engine.store(), &config.accounts);
         limit_logins(engine.store(), config);
         let audit = Arc::new(AuditLog::open(audit_config(config), env)?);
-        engine.store().set_audit_sink(Arc::clone(&audit) as _);
+        engine
+            .store()
+            .authorizer()
+            .set_sink(Arc::clone(&audit) as _);
         if purpose.serves() {
             rebuild_report::forget_ended(config, false)?;
             let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());

@@ -317,19 +317,22 @@ impl Callers for StoreCallers {
     }
 
     fn logged_in(&self, caller: &Caller, way: &str) {
-        self.store.audit_login(caller, way);
+        self.store
+            .authorizer()
+            .record_login(caller, way, String::new());
     }
 
     fn turned_away(&self, peer: &Peer, way: &str, why: &str) {
         self.store
-            .audit_refused_login(peer.origin(), way, None, why);
+            .authorizer()
+            .record_refused_login(peer.origin(), way, None, why);
     }
 
     fn caller<'a>(&'a self, proof: &'a Proof, origin: Origin) -> BoxFuture<'a, Result<Caller>> {
         Box::pin(async move {
             match proof {
                 Proof::User(id) => self.store.accounts().admitted(*id, origin).await,
-                Proof::Token(token) => self.store.bearer(token.reveal(), origin).await,
+                Proof::Token(token) => self.store.accounts().bearer(token.reveal(), origin).await,
             }
         })
     }

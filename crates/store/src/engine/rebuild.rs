@@ -744,7 +744,6 @@ async fn store_on(
     );
     Ok(Store::new(StoreParts {
         env: env.clone(),
-        kv,
         tree,
         blobs,
         segments,

@@ -314,19 +314,20 @@ fn what_is_switched_off_is_no_key() {
         let (key, secret) = accounts.add_key("bob", None, None).await.expect("added");
         let found = rig
             .store
+            .accounts()
             .access_key(&key)
             .await
             .expect("read")
             .expect("valid");
         assert_eq!(found.secret.reveal(), secret.reveal());
         accounts.set_key_disabled(&key, true).await.expect("off");
-        assert!(rig.store.access_key(&key).await.expect("read").is_none());
+        assert!(accounts.access_key(&key).await.expect("read").is_none());
         accounts.set_key_disabled(&key, false).await.expect("on");
-        assert!(rig.store.access_key(&key).await.expect("read").is_some());
+        assert!(accounts.access_key(&key).await.expect("read").is_some());
         accounts.set_user_disabled("bob", true).await.expect("off");
-        assert!(rig.store.access_key(&key).await.expect("read").is_none());
+        assert!(accounts.access_key(&key).await.expect("read").is_none());
         accounts.remove_user("bob").await.expect("removed");
-        assert!(rig.store.access_key(&key).await.expect("read").is_none());
+        assert!(accounts.access_key(&key).await.expect("read").is_none());
         assert!(
             accounts
                 .access_keys(Some("bob"))

@@ -164,7 +164,6 @@ impl Rig {
             segments: Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _),
             master: Arc::new(MasterKeys::generate(&*env.rng)),
             env: env.clone(),
-            kv,
             tree,
             blobs,
             table,
