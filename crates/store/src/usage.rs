@@ -9,7 +9,7 @@ use dewar_namespace::BucketQuery;
 use dewar_types::{BlobId, Result, UserId};
 
 use crate::Store;
-use crate::access::{PolicyDocument, access_of};
+use crate::access::access_of;
 use crate::api::{BucketInfo, BucketRef, Versioning};
 use crate::bucket::{bucket_info, info_of};
 use crate::document::document_of;
@@ -113,6 +113,7 @@ impl Store {
             None => None,
         };
         let lifecycle = document_of::<Lifecycle>(&found)?;
+        let access = access_of(&found)?;
         Ok(BucketSettingsReport {
             report: BucketReport {
                 bucket: info_of(&found),
@@ -123,8 +124,8 @@ impl Store {
             group,
             encrypted: document_of::<BucketEncryption>(&found)?.is_some(),
             object_lock: settings.is_some_and(|it| it.object_lock.is_some()),
-            policy: document_of::<PolicyDocument>(&found)?.is_some(),
-            public: access_of(&found)?.is_public(),
+            policy: access.policy.is_some(),
+            public: access.is_public(),
             lifecycle_rules: lifecycle.map_or(0, |lifecycle| lifecycle.rules.len()),
         })
     }

@@ -62,14 +62,16 @@ impl Progress {
     /// The part that is done, and the whole, for people: `3.0 GB of 4.0 GB (75 %)`.
     #[must_use]
     pub fn share(&self) -> String {
-        let done = self.unit.amount(self.done);
-        match self.total {
-            Some(total) if total > 0 => {
-                let share = u128::from(self.done.min(total)) * 100 / u128::from(total);
-                format!("{done} of {} ({share} %)", self.unit.amount(total))
-            }
-            _ => done,
-        }
+        let total = match self.total {
+            Some(total) if total > 0 => total,
+            _ => return self.unit.amount(self.done),
+        };
+        let done = match self.unit {
+            ProgressUnit::Bytes => amount(self.done),
+            _ => self.done.to_string(),
+        };
+        let share = u128::from(self.done.min(total)) * 100 / u128::from(total);
+        format!("{done} of {} ({share} %)", self.unit.amount(total))
     }
 
     /// A line for people.
@@ -107,5 +109,7 @@ mod tests {
         );
         (progress.unit, progress.total) = (ProgressUnit::Blobs, None);
         assert_eq!(progress.share(), "5000000 blobs");
+        (progress.done, progress.total) = (1, Some(4));
+        assert_eq!(progress.share(), "1 of 4 blobs (25 %)");
     }
 }

@@ -105,7 +105,6 @@ fn text(status: &Status) -> String {
     if !status.work.is_empty() {
         text.push('\n');
         text.push_str(&work_text(&status.work));
-        text.push('\n');
     }
     for note in &pool.notes {
         text.push_str(&format!("note: {note}\n"));
