@@ -11,6 +11,9 @@ use parking_lot::Mutex;
 
 use crate::{Caller, UserKind};
 
+/// Begins the names of persons.
+const PERSON: &str = "federated ";
+
 /// The holder of a share: an account, with all its users and roles, or a person for whom an issuer
 /// vouches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,10 +25,16 @@ impl ShareOwner {
     pub fn of(caller: &Caller) -> Self {
         Self(match caller.user() {
             Some(user) if matches!(user.kind, UserKind::Federated { .. }) => {
-                format!("federated {}", user.unique_id()).into()
+                format!("{PERSON}{}", user.unique_id()).into()
             }
             _ => format!("account {}", caller.account()).into(),
         })
+    }
+
+    /// Whether it is a person for whom an issuer vouches. Such persons share the account of the issuer.
+    #[must_use]
+    pub fn is_person(&self) -> bool {
+        self.0.starts_with(PERSON)
     }
 
     /// The owner of that name.

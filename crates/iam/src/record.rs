@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_user_of_version_1_opens() {
-        let hex = include_str!("../../testdata/accounts-v1/user.hex");
+        let hex = include_str!("../testdata/accounts-v1/user.hex");
         let bytes = bytes_of(hex.trim());
         let now: String = encode(&user()).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(now, hex.trim());
@@ -367,7 +367,7 @@ mod tests {
     /// As releases wrote it whose rules knew names alone.
     #[test]
     fn an_issuer_whose_rules_have_no_ids_opens() {
-        let hex = include_str!("../../testdata/accounts-v1/issuer.hex").trim();
+        let hex = include_str!("../testdata/accounts-v1/issuer.hex").trim();
         let rule = |claim: &str, value: &str, user: Option<&str>, group: Option<&str>| RuleRecord {
             claim: claim.into(),
             value: value.into(),

@@ -3,7 +3,7 @@
 use dewar_auth::Caller;
 use dewar_env::Env;
 use dewar_iam::NewShare;
-use dewar_s3::sigv4::{PresignRequest, presign};
+use dewar_sigv4::{Credentials, Signer};
 use dewar_store::Store;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::Node;
@@ -117,18 +117,10 @@ impl AdminCommand for ShareAdd {
             seconds: self.seconds,
         };
         let (share, secret) = accounts.add_share(new).await?;
-        let signed = presign(
-            &PresignRequest {
-                method: if self.upload { "PUT" } else { "GET" },
-                endpoint,
-                region: &admin.region,
-                path: &share.path,
-                access_key: &share.id,
-                now: share.created,
-                seconds: self.seconds,
-            },
-            &secret,
-        );
+        let credentials = Credentials::new(&share.id, secret.reveal());
+        let mut signer = Signer::new(credentials, &admin.region, share.created.secs());
+        let method = if self.upload { "PUT" } else { "GET" };
+        let signed = signer.presigned_url(method, endpoint, &share.path, self.seconds);
         let Some(url) = signed else {
             accounts.revoke_share(&share.id).await?;
             return Err(invalid(format!("{endpoint:?} is no address of a door")));

@@ -16,13 +16,11 @@ pub(crate) mod pool_state_file;
 mod pools;
 mod rebuild_report;
 mod replace_lost_disk;
-mod s3;
 mod space;
 mod upkeep;
 mod usage_metrics;
 mod xrootd;
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -53,16 +51,15 @@ use crate::cli::confirm_loss;
 use crate::config::Config;
 use crate::engine::{Doors, OpenEngine, Purpose, ServedStore};
 use crate::issuers::WebKeys;
-use crate::listener::{BoxError, ListenerMetrics, SocketFront};
+use crate::listener::{BoxError, Fronts, ListenerSpec};
 use crate::master_key::{self, PoolKey};
 use crate::metrics::{Metrics, Readiness};
-use crate::tls::Tls;
+use crate::serve::{s3_listener, xrootd_listener};
 
 pub(crate) use catalog::BackupAdmin;
 pub(crate) use changes::DiskChanges;
 pub(crate) use key_file::KeyFile;
 pub(crate) use pools::PoolFigures;
-pub use s3::S3Front;
 pub(crate) use upkeep::UpkeepAdmin;
 
 /// How long closing may take.
@@ -81,7 +78,7 @@ pub struct StoreEngine {
     key_file: KeyFile,
     engine: engine::Engine,
     changes: DiskChanges,
-    front: S3Front,
+    s3: Arc<dewar_s3::Door>,
     web_keys: WebKeys,
     audit: Arc<AuditLog>,
     /// Third-party copies that are under way.
@@ -256,14 +253,11 @@ impl OpenEngine for OpenStore {
                 format!("version {version}, process {process}"),
             );
         }
-        let front = S3Front::new(
-            engine.store().clone(),
-            env.clone(),
-            DoorConfig {
-                region: config.s3.region.clone(),
-                domains: config.s3.domains.clone(),
-            },
-        );
+        let s3 = DoorConfig {
+            region: config.s3.region.clone(),
+            domains: config.s3.domains.clone(),
+        };
+        let s3 = Arc::new(dewar_s3::Door::new(engine.store().clone(), env.clone(), s3));
         let folders = LiveFolders::new(ground.folders, &engine);
         let configured = Arc::new(disks::ConfiguredFolders::new(config));
         if purpose.serves() {
@@ -300,7 +294,7 @@ impl OpenEngine for OpenStore {
             key_file,
             engine,
             changes,
-            front,
+            s3,
             web_keys,
             audit,
             copies: Arc::default(),
@@ -471,27 +465,21 @@ fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
 
 #[async_trait]
 impl ServedStore for StoreEngine {
-    type S3 = S3Front;
-
-    fn s3(&self) -> S3Front {
-        self.front.clone()
-    }
-
-    fn xrootd(
-        &self,
-        tls: Option<Arc<Tls>>,
-        metrics: ListenerMetrics,
-        listeners: Vec<SocketAddr>,
-    ) -> Option<Arc<dyn SocketFront>> {
-        let store = self.engine.store().clone();
-        Some(xrootd::front(
-            store,
-            self.env.clone(),
-            &self.config.xrootd,
-            tls,
-            metrics,
-            (Arc::clone(&self.copies), listeners),
-        ))
+    fn listeners(config: &Config) -> Vec<ListenerSpec<Self>> {
+        vec![
+            s3_listener(config, |engine, _| {
+                Fronts::Http(vec![("/", Arc::clone(&engine.s3) as _)])
+            }),
+            xrootd_listener(config, |engine, context| {
+                Fronts::Socket(xrootd::front(
+                    engine.engine.store().clone(),
+                    engine.env.clone(),
+                    &engine.config.xrootd,
+                    context,
+                    Arc::clone(&engine.copies),
+                ))
+            }),
+        ]
     }
 
     fn admin(&self, doors: Doors) -> Arc<dyn AdminApi> {

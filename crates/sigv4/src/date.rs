@@ -1,11 +1,7 @@
 //! The date of a signed request.
 
-use dewar_types::Timestamp;
 use time::format_description::well_known::Rfc2822;
 use time::{Date, Month, OffsetDateTime, Time};
-
-use crate::error::{Code, Refusal, Result};
-use crate::limits::CLOCK_SKEW_SECS_MAX;
 
 /// A date in ISO 8601 basic form, as it was signed: `20130524T000000Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +41,18 @@ impl RequestDate {
     pub fn parse_header(text: &str) -> Option<Self> {
         Self::parse(text).or_else(|| {
             let when = OffsetDateTime::parse(text, &Rfc2822).ok()?;
-            Self::at(u64::try_from(when.unix_timestamp()).ok()?)
+            Some(Self::at(u64::try_from(when.unix_timestamp()).ok()?))
         })
     }
 
-    /// The date at these seconds since the epoch; `None` from the year 10000 on.
+    /// The date at these seconds since the epoch, at most the last second of the year 9999.
     #[must_use]
-    pub fn at(secs: u64) -> Option<Self> {
-        let when = OffsetDateTime::from_unix_timestamp(i64::try_from(secs).ok()?).ok()?;
+    pub fn at(secs: u64) -> Self {
+        const LAST: u64 = 253_402_300_799;
+        let secs = secs.min(LAST);
+        let when = i64::try_from(secs).ok();
+        let when = when.and_then(|secs| OffsetDateTime::from_unix_timestamp(secs).ok());
+        let when = when.unwrap_or(OffsetDateTime::UNIX_EPOCH);
         let text = format!(
             "{:04}{:02}{:02}T{:02}{:02}{:02}Z",
             when.year(),
@@ -62,10 +62,13 @@ impl RequestDate {
             when.minute(),
             when.second()
         );
-        Some(Self {
-            text: text.as_bytes().try_into().ok()?,
+        Self {
+            text: text
+                .as_bytes()
+                .try_into()
+                .expect("a year of four digits makes sixteen bytes"),
             secs,
-        })
+        }
     }
 
     /// The date as it was signed.
@@ -85,25 +88,6 @@ impl RequestDate {
     #[must_use]
     pub fn secs(&self) -> u64 {
         self.secs
-    }
-
-    /// # Errors
-    /// `RequestTimeTooSkewed` when it is too far from `now`.
-    pub fn check_skew(&self, now: Timestamp) -> Result<()> {
-        if self.secs.abs_diff(now.secs()) <= CLOCK_SKEW_SECS_MAX {
-            return Ok(());
-        }
-        let now = Self::at(now.secs()).map(|d| d.as_str().to_owned());
-        Err(Refusal::new(
-            Code::RequestTimeTooSkewed,
-            "The difference between the request time and the current time is too large.",
-        )
-        .element("RequestTime", self.as_str())
-        .element("ServerTime", now.unwrap_or_default())
-        .element(
-            "MaxAllowedSkewMilliseconds",
-            (CLOCK_SKEW_SECS_MAX * 1000).to_string(),
-        ))
     }
 }
 
@@ -134,16 +118,19 @@ mod tests {
     }
 
     #[test]
-    fn skew_is_fifteen_minutes_both_ways() {
-        let date = RequestDate::parse("20130524T000000Z").expect("valid");
-        let at = |secs: i64| {
-            let secs = date.secs().checked_add_signed(secs).expect("in range");
-            date.check_skew(Timestamp::from_secs(secs))
-        };
-        assert!(at(900).is_ok() && at(-900).is_ok());
-        for secs in [901, -901] {
-            let refusal = at(secs).expect_err("skewed");
-            assert_eq!(refusal.code(), Code::RequestTimeTooSkewed);
+    fn dates_at_the_edges_of_the_calendar() {
+        for (secs, text) in [
+            (0, "19700101T000000Z"),
+            (951_782_399, "20000228T235959Z"),
+            (951_782_400, "20000229T000000Z"),
+            (951_868_800, "20000301T000000Z"),
+            (1_709_210_096, "20240229T123456Z"),
+            (4_107_542_400, "21000301T000000Z"),
+            (253_402_300_799, "99991231T235959Z"),
+            (u64::MAX, "99991231T235959Z"),
+        ] {
+            assert_eq!(RequestDate::at(secs).as_str(), text);
         }
+        assert_eq!(RequestDate::at(951_782_400).day(), "20000229");
     }
 }

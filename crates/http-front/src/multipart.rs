@@ -4,8 +4,8 @@
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memmem;
 
-use crate::error::{Code, Refusal, Result};
 use crate::limits::{FORM_BOUNDARY_BYTES_MAX, FORM_PART_HEAD_BYTES_MAX};
+use crate::{RequestError, Result};
 
 /// The result of a call of [`FormDecoder::step`].
 #[derive(Debug, PartialEq, Eq)]
@@ -51,8 +51,8 @@ pub struct FormDecoder {
     at_boundary: bool,
 }
 
-fn malformed(message: &'static str) -> Refusal {
-    Refusal::new(Code::MalformedPOSTRequest, message)
+fn malformed(message: &'static str) -> RequestError {
+    RequestError::Form(message)
 }
 
 /// The boundary in a Content-Type of multipart/form-data; `None` for another type or no boundary.
@@ -124,7 +124,7 @@ impl FormDecoder {
     /// Continues with `input`, and removes the processed bytes from its front.
     ///
     /// # Errors
-    /// `MalformedPOSTRequest`.
+    /// [`RequestError::Form`].
     pub fn step(&mut self, input: &mut Bytes) -> Result<FormStep> {
         loop {
             let step = match self.state {
@@ -146,7 +146,7 @@ impl FormDecoder {
     /// Marks the end of the input.
     ///
     /// # Errors
-    /// `MalformedPOSTRequest` when the form is incomplete.
+    /// [`RequestError::Form`] when the form is incomplete.
     pub fn end(&self) -> Result<()> {
         match self.state {
             State::Done => Ok(()),
@@ -294,4 +294,84 @@ fn part_head(head: &[u8]) -> Result<FormStep> {
         file_name: parameter(parameters, "filename"),
         content_type,
     })
+}
+
+/// The decoded form: for each part its head and its bytes; and whether the form ended correctly.
+type DecodedForm = (Vec<(String, Vec<u8>)>, bool);
+
+fn run(boundary: &str, input: &Bytes, piece: usize) -> DecodedForm {
+    let mut decoder = FormDecoder::new(boundary);
+    let mut parts: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut rest = input.clone();
+    while !rest.is_empty() {
+        let mut part = rest.split_to(piece.min(rest.len()));
+        loop {
+            match decoder.step(&mut part) {
+                Ok(step @ FormStep::Part { .. }) => parts.push((format!("{step:?}"), Vec::new())),
+                Ok(FormStep::Data(data)) => {
+                    let (_, bytes) = parts.last_mut().expect("data only within a part");
+                    bytes.extend_from_slice(&data);
+                }
+                Ok(FormStep::PartEnd) => {}
+                Ok(FormStep::More | FormStep::Done) => break,
+                Err(_) => return (parts, false),
+            }
+        }
+    }
+    (parts, decoder.end().is_ok())
+}
+
+/// Fuzzes the form decoder with the boundary `B`: the first byte says how the input is split,
+/// which must not change the outcome. The input is a Content-Type too.
+pub fn fuzz_multipart(data: &[u8]) {
+    let Some((&control, body)) = data.split_first() else {
+        return;
+    };
+    if let Some(boundary) = std::str::from_utf8(body).ok().and_then(boundary_of) {
+        assert!((1..=70).contains(&boundary.len()));
+    }
+    let body = Bytes::copy_from_slice(body);
+    let piece = usize::from(control).max(1);
+    assert_eq!(run("B", &body, usize::MAX), run("B", &body, piece));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn boundaries_are_read_as_clients_write_them() {
+        let of = |text: &str| boundary_of(text);
+        assert_eq!(
+            of("multipart/form-data; boundary=abc").as_deref(),
+            Some("abc")
+        );
+        assert_eq!(
+            of("Multipart/Form-Data;charset=utf-8; Boundary=\"a b\"").as_deref(),
+            Some("a b")
+        );
+        for bad in [
+            "multipart/form-data",
+            "multipart/mixed; boundary=a",
+            "multipart/form-data; boundary=",
+        ] {
+            assert_eq!(of(bad), None, "{bad}");
+        }
+        assert_eq!(
+            of(&format!("multipart/form-data; boundary={}", "x".repeat(71))),
+            None
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn the_decoder_never_panics(
+            noise in "(--B|\r\n|--|;|=|\"|\\\\|name|form-data|Content-Disposition: |x){0,30}",
+            control in any::<u8>(),
+        ) {
+            fuzz_multipart(&[&[control], noise.as_bytes()].concat());
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! A query string, decoded once.
 
-use super::encode::{decode_query, encode_strict};
-use crate::error::{Code, Refusal, Result};
+use crate::encode::{decode_query, encode_strict};
 use crate::limits::QUERY_PARAMETERS_MAX;
+use crate::{Error, Result};
+
+/// The parameter that holds the signature of a presigned URL, the one that is not signed.
+pub const SIGNATURE_PARAMETER: &str = "X-Amz-Signature";
 
 /// The decoded parameters of a query string in their order, without duplicate names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,16 +17,13 @@ impl Query {
     /// Parses a query string without its `?`.
     ///
     /// # Errors
-    /// `InvalidURI` for broken escapes and text that is not UTF-8; `InvalidArgument` for too many
-    /// parameters, and for a duplicate parameter, because the signer may have meant the other
-    /// value.
+    /// [`Error::Uri`], [`Error::TooManyParameters`], [`Error::DuplicateParameter`].
     pub fn parse(query: Option<&str>) -> Result<Self> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         let parts = query.unwrap_or_default().split('&');
         for part in parts.filter(|part| !part.is_empty()) {
             if pairs.len() == QUERY_PARAMETERS_MAX {
-                let message = "The query string has too many parameters.";
-                return Err(Refusal::new(Code::InvalidArgument, message));
+                return Err(Error::TooManyParameters);
             }
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let text = |raw: &str| {
@@ -31,12 +31,10 @@ impl Query {
                 String::from_utf8(bytes).ok()
             };
             let (Some(name), Some(value)) = (text(name), text(value)) else {
-                let message = "Couldn't parse the specified URI.";
-                return Err(Refusal::new(Code::InvalidURI, message));
+                return Err(Error::Uri);
             };
             if pairs.iter().any(|(there, _)| *there == name) {
-                let message = format!("The query parameter {name:?} is given more than once.");
-                return Err(Refusal::new(Code::InvalidArgument, message));
+                return Err(Error::DuplicateParameter(name));
             }
             pairs.push((name, value));
         }
@@ -62,14 +60,14 @@ impl Query {
     }
 
     /// Appends the canonical query string: encoded strictly, sorted by encoded name, without the
-    /// parameter `without`.
-    pub(super) fn push_canonical(&self, out: &mut String, without: Option<&str>) {
+    /// signature itself.
+    pub(crate) fn push_canonical(&self, out: &mut String) {
         let encoded = |text: &str| {
             let mut out = String::with_capacity(text.len() + 16);
             encode_strict(&mut out, text.as_bytes());
             out
         };
-        let kept = self.iter().filter(|(name, _)| Some(*name) != without);
+        let kept = self.iter().filter(|(name, _)| *name != SIGNATURE_PARAMETER);
         let mut pairs: Vec<_> = kept.map(|(n, v)| (encoded(n), encoded(v))).collect();
         pairs.sort_unstable();
         for (i, (name, value)) in pairs.iter().enumerate() {
@@ -90,7 +88,7 @@ mod tests {
     fn canonical(query: &str) -> String {
         let mut out = String::new();
         let query = Query::parse(Some(query)).expect("valid");
-        query.push_canonical(&mut out, Some("X-Amz-Signature"));
+        query.push_canonical(&mut out);
         out
     }
 
@@ -105,14 +103,15 @@ mod tests {
 
     #[test]
     fn refuses_what_could_be_read_two_ways() {
-        let code = |query: &str| Query::parse(Some(query)).expect_err(query).code();
-        assert_eq!(code("a=1&a=2"), Code::InvalidArgument);
-        assert_eq!(code("a=1&%61=2"), Code::InvalidArgument);
-        assert_eq!(code("a=%ff"), Code::InvalidURI);
-        assert_eq!(code("a=%f"), Code::InvalidURI);
+        let error = |query: &str| Query::parse(Some(query)).expect_err(query);
+        let twice = || Error::DuplicateParameter("a".into());
+        assert_eq!(error("a=1&a=2"), twice());
+        assert_eq!(error("a=1&%61=2"), twice());
+        assert_eq!(error("a=%ff"), Error::Uri);
+        assert_eq!(error("a=%f"), Error::Uri);
         let many: Vec<_> = (0..=QUERY_PARAMETERS_MAX)
             .map(|i| format!("p{i}"))
             .collect();
-        assert_eq!(code(&many.join("&")), Code::InvalidArgument);
+        assert_eq!(error(&many.join("&")), Error::TooManyParameters);
     }
 }

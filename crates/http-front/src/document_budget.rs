@@ -6,7 +6,8 @@
 //! a caller is a quarter of the limit, and at most half of the memory that the others leave free.
 //! So a new caller finds memory even if several callers use their whole share with bodies that
 //! arrive a byte at a time. All callers that have not authenticated have one share together,
-//! however many addresses they have. They divide it by the same rule.
+//! however many addresses they have. They divide it by the same rule, and so do the persons for whom
+//! one issuer vouches.
 //!
 //! A document that does not fit is refused at once instead of waiting. A waiting request would hold
 //! a connection, and its client knows better when to retry.
@@ -15,31 +16,32 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use dewar_auth::fair_share::ShareOwner;
 use dewar_auth::{Caller, Origin};
 use dewar_types::UserId;
-use http::HeaderValue;
-use http::header::RETRY_AFTER;
 use parking_lot::Mutex;
 
-use crate::error::{Code, Refusal};
-use crate::limits::{DOCUMENT_SHARES, XML_BODIES_BYTES_MAX};
+use crate::limits::{DOCUMENT_SHARES, DOCUMENTS_BYTES_MAX};
 
 /// The prefix of an IPv6 address that identifies a holder: a user has all addresses of such a
 /// network.
 const PREFIX_BITS: u32 = 64;
 
 /// The holder of memory for documents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum BudgetHolder {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BudgetHolder {
     /// An account.
     Account(UserId),
+    /// A person for whom the issuer with that account vouches.
+    Person(UserId, ShareOwner),
     /// An address without authentication.
     Address(Option<IpAddr>),
 }
 
 impl BudgetHolder {
     /// The holder at an address.
-    pub(crate) fn at(origin: Origin) -> Self {
+    #[must_use]
+    pub fn at(origin: Origin) -> Self {
         Self::Address(origin.address.map(|address| match address.to_canonical() {
             IpAddr::V6(address) => {
                 let kept = address.to_bits() & (u128::MAX << (128 - PREFIX_BITS));
@@ -50,10 +52,22 @@ impl BudgetHolder {
     }
 
     /// A caller.
-    pub(crate) fn of(caller: &Caller) -> Self {
+    #[must_use]
+    pub fn of(caller: &Caller) -> Self {
         match caller.user() {
-            Some(user) => Self::Account(user.account),
+            Some(user) => match ShareOwner::of(caller) {
+                person if person.is_person() => Self::Person(user.account, person),
+                _ => Self::Account(user.account),
+            },
             None => Self::at(caller.origin()),
+        }
+    }
+
+    /// The holder that also counts what this one has, and shares it out.
+    fn group(&self) -> Option<Self> {
+        match self {
+            Self::Person(account, _) => Some(Self::Account(*account)),
+            Self::Account(_) | Self::Address(_) => None,
         }
     }
 }
@@ -67,16 +81,16 @@ struct ReservedBytes {
     shares: BTreeMap<BudgetHolder, usize>,
 }
 
-/// The room of a door.
+/// The memory for the documents of a front.
 #[derive(Debug)]
-pub(crate) struct DocumentBudget {
+pub struct DocumentBudget {
     bytes: usize,
     held: Mutex<ReservedBytes>,
 }
 
 /// Reserved memory, released on drop.
 #[derive(Debug)]
-pub(crate) struct DocumentReservation {
+pub struct DocumentReservation {
     documents: Arc<DocumentBudget>,
     holder: BudgetHolder,
     bytes: usize,
@@ -84,7 +98,7 @@ pub(crate) struct DocumentReservation {
 
 impl Default for DocumentBudget {
     fn default() -> Self {
-        Self::of(XML_BODIES_BYTES_MAX)
+        Self::of(DOCUMENTS_BYTES_MAX)
     }
 }
 
@@ -97,7 +111,8 @@ impl DocumentBudget {
     }
 
     /// Reserves memory for a document of `bytes`; `None` if the holder's share is used up.
-    pub(crate) fn room(
+    #[must_use]
+    pub fn room(
         self: &Arc<Self>,
         holder: BudgetHolder,
         bytes: usize,
@@ -113,12 +128,21 @@ impl DocumentBudget {
             unproven += bytes;
             most = most.min(quarter.checked_sub(unproven)? / 2);
         }
+        let group = holder.group();
+        let grouped = group.as_ref().and_then(|group| held.shares.get(group));
+        let grouped = grouped.copied().unwrap_or(0) + bytes;
+        if group.is_some() {
+            most = most.min(quarter.checked_sub(grouped)? / 2);
+        }
         if share > most {
             return None;
         }
+        if let Some(group) = group {
+            held.shares.insert(group, grouped);
+        }
         held.all = all;
         held.unproven = unproven;
-        held.shares.insert(holder, share);
+        held.shares.insert(holder.clone(), share);
         Some(DocumentReservation {
             documents: Arc::clone(self),
             holder,
@@ -134,19 +158,15 @@ impl Drop for DocumentReservation {
         if let BudgetHolder::Address(_) = self.holder {
             held.unproven -= self.bytes;
         }
-        if let Some(share) = held.shares.get_mut(&self.holder) {
-            *share -= self.bytes;
-            if *share == 0 {
-                held.shares.remove(&self.holder);
+        for holder in std::iter::once(self.holder.clone()).chain(self.holder.group()) {
+            if let Some(share) = held.shares.get_mut(&holder) {
+                *share -= self.bytes;
+                if *share == 0 {
+                    held.shares.remove(&holder);
+                }
             }
         }
     }
-}
-
-/// The refusal for a holder that already uses its share.
-pub(crate) fn no_room() -> Refusal {
-    Refusal::new(Code::SlowDown, "Please reduce your request rate.")
-        .header(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
 #[cfg(test)]
@@ -158,7 +178,7 @@ mod tests {
 
     /// Takes as much as a holder gets.
     fn take_all(documents: &Arc<DocumentBudget>, holder: BudgetHolder) -> Vec<DocumentReservation> {
-        let next = || documents.room(holder, DOCUMENT);
+        let next = || documents.room(holder.clone(), DOCUMENT);
         std::iter::from_fn(next).collect()
     }
 
@@ -208,6 +228,23 @@ mod tests {
         assert_eq!(address("2001:db8::1"), address("2001:db8::2"));
         assert_ne!(address("2001:db8::1"), address("2001:db8:0:1::1"));
         assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
+    }
+
+    #[test]
+    fn persons_of_an_issuer_share_what_one_account_has() {
+        let documents = Arc::new(DocumentBudget::of(ALL));
+        let person = |name: &str| BudgetHolder::Person(UserId(1), ShareOwner::named(name));
+        let eve = take_all(&documents, person("eve"));
+        let alice = take_all(&documents, person("alice"));
+        assert!(eve.len() >= alice.len() && !alice.is_empty());
+        let many: Vec<_> = (0..64)
+            .flat_map(|n| take_all(&documents, person(&n.to_string())))
+            .collect();
+        assert!(documents.held.lock().all <= ALL / DOCUMENT_SHARES);
+        assert_eq!(take_all(&documents, account(2)).len(), 8);
+        drop((eve, alice));
+        drop(many);
+        assert!(documents.held.lock().shares.is_empty());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Pages of other origins: the preflight requests of browsers, and the headers on every answer (the
-//! Fetch standard's CORS protocol, in S3's form).
+//! Pages of other origins: what a page asks for, and the headers on every answer to it (the Fetch
+//! standard's CORS protocol). The rules are those of the bucket.
 
 use dewar_store::Store;
 use dewar_store::api::BucketRef;
@@ -11,26 +11,23 @@ use http::header::{
     ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Answer, empty_answer};
-use crate::error::{Code, Refusal, Result};
-use crate::wire::{header, value_of};
+use crate::value_of;
 
-/// The request of a page.
-pub(super) struct CorsRequest {
+/// The request of a page: its origin, and the method and headers that it wants to use.
+pub struct CorsRequest {
     origin: String,
-    /// The method that it wants to use, or uses.
     method: String,
-    /// The headers that it wants to send.
     headers: Vec<String>,
     /// The bucket that it uses, once that is known, and the tenant in which its name is resolved.
-    pub(super) bucket: Option<(TenantName, BucketRef)>,
+    pub bucket: Option<(TenantName, BucketRef)>,
 }
 
 impl CorsRequest {
     /// The page behind a request, if there is one.
-    pub(super) fn of(head: &Parts) -> Option<Self> {
+    #[must_use]
+    pub fn of(head: &Parts) -> Option<Self> {
         let text = |name: HeaderName| head.headers.get(name)?.to_str().ok();
         let headers = text(ACCESS_CONTROL_REQUEST_HEADERS).unwrap_or_default();
         let headers = headers.split(',').map(str::trim);
@@ -47,7 +44,15 @@ impl CorsRequest {
         })
     }
 
-    async fn rule(&self, store: &Store) -> Option<CorsRule> {
+    /// The method that the page wants to use, or uses.
+    #[must_use]
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// The rule of the bucket that allows the request. A page is refused if the rules cannot be
+    /// read.
+    pub async fn rule(&self, store: &Store) -> Option<CorsRule> {
         let (tenant, bucket) = self.bucket.as_ref()?;
         let headers: Vec<&str> = self.headers.iter().map(String::as_str).collect();
         let rule = store
@@ -60,7 +65,7 @@ impl CorsRequest {
     }
 
     /// Adds to an answer what the browser must know to hand it to the page.
-    pub(super) async fn add_headers(&self, store: &Store, answer: &mut HeaderMap) {
+    pub async fn add_headers(&self, store: &Store, answer: &mut HeaderMap) {
         if answer.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
             return;
         }
@@ -69,7 +74,8 @@ impl CorsRequest {
         }
     }
 
-    fn allow(&self, rule: &CorsRule, answer: &mut HeaderMap) {
+    /// Adds the headers of a rule to an answer.
+    pub fn allow(&self, rule: &CorsRule, answer: &mut HeaderMap) {
         if rule.is_for_all() {
             let any = HeaderValue::from_static("*");
             answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, any);
@@ -94,34 +100,4 @@ impl CorsRequest {
         let vary = "Origin, Access-Control-Request-Headers, Access-Control-Request-Method";
         answer.append(VARY, HeaderValue::from_static(vary));
     }
-}
-
-/// Answers a browser's preflight request.
-///
-/// # Errors
-/// `BadRequest` for a malformed preflight; `AccessForbidden` for a page that is not allowed.
-pub(super) async fn preflight(
-    store: &Store,
-    head: &Parts,
-    page: Option<&CorsRequest>,
-) -> Result<Answer> {
-    let bad = |words: &'static str| Refusal::new(Code::BadRequest, words);
-    let page =
-        page.ok_or_else(|| bad("Insufficient information. Origin request header needed."))?;
-    let method = header(&head.headers, ACCESS_CONTROL_REQUEST_METHOD.as_str())?;
-    if method.is_none() {
-        return Err(bad("Invalid Access-Control-Request-Method: null"));
-    }
-    let rule = page.rule(store).await.ok_or_else(|| {
-        let words = "CORSResponse: This CORS request is not allowed. This is usually because the \
-                     evalution of Origin, request method / Access-Control-Request-Method or \
-                     Access-Control-Request-Headers are not whitelisted by the resource's CORS \
-                     spec.";
-        Refusal::new(Code::AccessForbidden, words)
-            .element("Method", page.method.clone())
-            .element("ResourceType", "OBJECT")
-    })?;
-    let mut answer = empty_answer(StatusCode::OK);
-    page.allow(&rule, answer.headers_mut());
-    Ok(answer)
 }

@@ -1,9 +1,12 @@
 //! The Range header (RFC 9110 section 14.2).
 
-use dewar_types::RangeSpec;
+use dewar_types::{ByteRange, RangeSpec};
+use http::HeaderValue;
 
-/// Parses a Range header. `None` if it is to be ignored: another unit, several ranges (S3 answers
-/// them with the whole object), or malformed syntax.
+use crate::value_of;
+
+/// Parses a Range header with one range. `None` if it is to be ignored: another unit, several
+/// ranges, or malformed syntax.
 #[must_use]
 pub fn parse_range(text: &str) -> Option<RangeSpec> {
     let (unit, range) = text.split_once('=')?;
@@ -24,6 +27,19 @@ pub fn parse_range(text: &str) -> Option<RangeSpec> {
             (first <= last).then_some(RangeSpec::FromTo(first, last))
         }
     }
+}
+
+/// The Content-Range of an answer with a part of `size` bytes.
+#[must_use]
+pub fn content_range(range: ByteRange, size: u64) -> HeaderValue {
+    let last = range.end.saturating_sub(1);
+    value_of(&format!("bytes {}-{last}/{size}", range.start))
+}
+
+/// The Content-Range of a refused range.
+#[must_use]
+pub fn unsatisfied_range(size: u64) -> HeaderValue {
+    value_of(&format!("bytes */{size}"))
 }
 
 /// Fuzzes [`parse_range`]: no input may panic, and what parses must resolve within the object.

@@ -42,8 +42,7 @@ pub fn decode_percent(text: &str) -> Option<Cow<'_, [u8]>> {
 }
 
 /// Decodes `%XX`, and `+` as a blank, as query strings have it.
-#[must_use]
-pub(super) fn decode_query(text: &str) -> Option<Cow<'_, [u8]>> {
+pub(crate) fn decode_query(text: &str) -> Option<Cow<'_, [u8]>> {
     decode(text.as_bytes(), true)
 }
 
@@ -73,7 +72,8 @@ fn decode(bytes: &[u8], plus_is_blank: bool) -> Option<Cow<'_, [u8]>> {
 }
 
 /// The value of a hexadecimal digit.
-pub(crate) const fn hex_digit(byte: u8) -> Option<u8> {
+#[must_use]
+pub const fn hex_digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -91,8 +91,17 @@ pub(crate) fn push_hex(out: &mut String, bytes: &[u8]) {
     }
 }
 
+/// Bytes as lower-case hexadecimal.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len() * 2);
+    push_hex(&mut out, bytes);
+    out
+}
+
 /// 32 bytes from 64 lower-case hexadecimal digits; upper case is not what signers write.
-pub(crate) fn parse_hex_32(text: &str) -> Option<[u8; 32]> {
+#[must_use]
+pub fn parse_hex_32(text: &str) -> Option<[u8; 32]> {
     let text = text.as_bytes();
     if text.len() != 64 || text.iter().any(u8::is_ascii_uppercase) {
         return None;
@@ -106,6 +115,8 @@ pub(crate) fn parse_hex_32(text: &str) -> Option<[u8; 32]> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -124,6 +135,16 @@ mod tests {
         assert_eq!(decode_query("a%2Fb+").as_deref(), Some(&b"a/b "[..]));
         for bad in ["%", "%4", "%zz", "a%2"] {
             assert_eq!(decode_percent(bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_path_encodes_the_same_whatever_its_sender_left_plain(name in "\\PC{1,40}") {
+            let mut strict = String::new();
+            encode_path(&mut strict, name.as_bytes());
+            let decoded = decode_percent(&strict).expect("just encoded");
+            prop_assert_eq!(&*decoded, name.as_bytes());
         }
     }
 }

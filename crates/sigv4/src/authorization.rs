@@ -1,12 +1,7 @@
 //! The Authorization header of Signature V4.
 
-use super::encode::parse_hex_32;
-use super::scope::{CredentialLocation, CredentialScope};
-use crate::error::{Code, Refusal, Result};
 use crate::limits::{AUTHORIZATION_BYTES_MAX, SIGNED_HEADERS_MAX};
-
-/// The one algorithm of Signature V4 that S3 clients use.
-pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+use crate::{ALGORITHM, CredentialScope, Error, Result, Signature};
 
 /// `AWS4-HMAC-SHA256 Credential=…, SignedHeaders=…, Signature=…`, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +11,7 @@ pub struct Authorization {
     /// The names of the signed headers, lower case, in the signer's order.
     pub signed_headers: SignedHeaders,
     /// The signature.
-    pub signature: [u8; 32],
+    pub signature: Signature,
 }
 
 /// Names of signed headers.
@@ -26,7 +21,8 @@ pub struct SignedHeaders(String);
 impl SignedHeaders {
     /// Parses `host;x-amz-date`. `None` when it is empty or too long, or has a duplicate name, or a
     /// name that is not a lower-case token.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let mut names: Vec<&str> = text.split(';').collect();
         let token = |b: u8| b.is_ascii_graphic() && !b.is_ascii_uppercase() && b != b':';
         let fine = |name: &str| !name.is_empty() && name.bytes().all(token);
@@ -62,17 +58,21 @@ impl Authorization {
     /// Parses the header's value.
     ///
     /// # Errors
-    /// `InvalidArgument` for another scheme, `InvalidRequest` for an unsupported signature (V4A),
-    /// otherwise `AuthorizationHeaderMalformed`.
+    /// [`Error::Scheme`], [`Error::Algorithm`] for V4A, [`Error::Malformed`].
     pub fn parse(value: &str) -> Result<Self> {
-        let malformed = |what: &str| CredentialLocation::Header.malformed(what);
+        let malformed = Error::Malformed;
         if value.len() > AUTHORIZATION_BYTES_MAX {
             return Err(malformed("it is too long."));
         }
         let value = value.trim();
         let (algorithm, fields) = value.split_once(' ').unwrap_or((value, ""));
         if algorithm != ALGORITHM {
-            return Err(other_scheme(algorithm));
+            let is_v4 = algorithm.starts_with("AWS4-");
+            return Err(if is_v4 {
+                Error::Algorithm
+            } else {
+                Error::Scheme
+            });
         }
         let (mut credential, mut headers, mut signature) = (None, None, None);
         for field in fields.split(',') {
@@ -94,28 +94,30 @@ impl Authorization {
         let headers = headers.ok_or_else(|| malformed("the SignedHeaders are missing."))?;
         let signature = signature.ok_or_else(|| malformed("the Signature is missing."))?;
         Ok(Self {
-            scope: CredentialScope::parse(scope, CredentialLocation::Header)?,
+            scope: CredentialScope::parse(scope)?,
             signed_headers: SignedHeaders::parse(headers)
                 .ok_or_else(|| malformed("the SignedHeaders are not a list of header names."))?,
-            signature: parse_hex_32(signature)
+            signature: Signature::parse(signature)
                 .ok_or_else(|| malformed("the Signature is not 64 hexadecimal digits."))?,
         })
     }
 }
 
-fn other_scheme(algorithm: &str) -> Refusal {
-    if algorithm.starts_with("AWS4-") {
-        return Refusal::new(
-            Code::InvalidRequest,
-            "The authorization mechanism you have provided is not supported. Please use \
-             AWS4-HMAC-SHA256.",
-        );
+/// Fuzzes the Authorization header: no input may panic, and what parses is within its limits.
+pub fn fuzz_authorization(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(authorization) = Authorization::parse(text) {
+        assert!(text.contains(&authorization.scope.to_string()));
+        assert!(authorization.signed_headers.iter().all(|n| !n.is_empty()));
     }
-    Refusal::new(Code::InvalidArgument, "Unsupported Authorization Type")
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const SIG: &str = "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41";
@@ -130,14 +132,14 @@ mod tests {
             let parsed = Authorization::parse(&text).expect("valid");
             assert_eq!(parsed.scope.access_key, "AK");
             assert_eq!(parsed.signed_headers.as_str(), "host;range;x-amz-date");
-            assert_eq!(parsed.signature[0], 0xf0);
+            assert_eq!(parsed.signature.to_string(), SIG);
         }
     }
 
     #[test]
-    fn every_defect_has_its_code() {
+    fn every_defect_has_its_error() {
         let cred = "Credential=AK/20130524/us-east-1/s3/aws4_request";
-        let code = |text: String| Authorization::parse(&text).expect_err(&text).code();
+        let error = |text: &str| Authorization::parse(text).expect_err(text);
         for fields in [
             String::new(),
             cred.to_owned(),
@@ -153,13 +155,31 @@ mod tests {
             "x".repeat(AUTHORIZATION_BYTES_MAX),
         ] {
             let text = format!("AWS4-HMAC-SHA256 {fields}");
-            assert_eq!(code(text), Code::AuthorizationHeaderMalformed, "{fields}");
+            assert!(matches!(error(&text), Error::Malformed(_)), "{fields}");
         }
-        assert_eq!(
-            code("AWS4-ECDSA-P256-SHA256 x".into()),
-            Code::InvalidRequest
-        );
-        assert_eq!(code("Bearer abc".into()), Code::InvalidArgument);
-        assert_eq!(code(String::new()), Code::InvalidArgument);
+        assert_eq!(error("AWS4-ECDSA-P256-SHA256 x"), Error::Algorithm);
+        assert_eq!(error("Bearer abc"), Error::Scheme);
+        assert_eq!(error(""), Error::Scheme);
+    }
+
+    proptest! {
+        #[test]
+        fn the_parser_never_panics(data in proptest::collection::vec(any::<u8>(), 0..200)) {
+            fuzz_authorization(&data);
+            crate::fuzz_canonical(&data);
+        }
+
+        #[test]
+        fn the_parser_never_panics_near_the_truth(
+            cut in 0_usize..260, insert in "\\PC{0,6}", tail in 0_usize..20,
+        ) {
+            let text = format!(
+                "AWS4-HMAC-SHA256 Credential=AK/20130524/us-east-1/s3/aws4_request,\
+                 SignedHeaders=host;range;x-amz-date,Signature={SIG}"
+            );
+            let at = cut.min(text.len());
+            let rest = &text[(at + tail).min(text.len())..];
+            fuzz_authorization(format!("{}{insert}{rest}", &text[..at]).as_bytes());
+        }
     }
 }
