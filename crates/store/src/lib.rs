@@ -50,6 +50,7 @@ mod sync_limiter;
 mod tests;
 mod tiering;
 pub mod upkeep;
+pub mod usage;
 pub mod version_attributes;
 mod versioning;
 pub mod workers;

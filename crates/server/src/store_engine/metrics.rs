@@ -25,6 +25,7 @@ use tokio::time::Instant;
 
 use super::changes::DiskChanges;
 use super::pools::PoolFigures;
+use super::usage_metrics::UsageMetrics;
 use crate::audit::AuditLog;
 use crate::metrics::Metrics;
 
@@ -47,7 +48,11 @@ pub(super) fn register(
         ledger: Arc::default(),
         runtime: Handle::current(),
     };
-    metrics.register(|registry| registry.register_collector(Box::new(figures)));
+    let usage = UsageMetrics::new(engine.store(), changes);
+    metrics.register(|registry| {
+        registry.register_collector(Box::new(figures));
+        registry.register_collector(Box::new(usage));
+    });
 }
 
 struct Figures {
@@ -75,10 +80,10 @@ impl std::fmt::Debug for Figures {
 }
 
 /// Writes single figures and families of them.
-struct MetricsWriter<'a>(DescriptorEncoder<'a>);
+pub(super) struct MetricsWriter<'a>(pub(super) DescriptorEncoder<'a>);
 
 impl MetricsWriter<'_> {
-    fn gauge(&mut self, name: &str, help: &str, value: i64) -> Result {
+    pub(super) fn gauge(&mut self, name: &str, help: &str, value: i64) -> Result {
         let metric = self
             .0
             .encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -93,7 +98,7 @@ impl MetricsWriter<'_> {
     }
 
     /// A gauge for each of `values`, distinguished by labels.
-    fn gauges<const N: usize>(
+    pub(super) fn gauges<const N: usize>(
         &mut self,
         name: &str,
         help: &str,
@@ -133,7 +138,7 @@ impl MetricsWriter<'_> {
     }
 }
 
-fn signed(value: impl TryInto<i64>) -> i64 {
+pub(super) fn signed(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }
 
