@@ -523,7 +523,7 @@ mod tests {
 
     #[test]
     fn instructions_name_every_client() {
-        use crate::admin::DoorStatus;
+        use crate::admin::status::DoorStatus;
 
         let door = |name: &str, endpoint: &str| DoorStatus {
             name: name.to_owned(),

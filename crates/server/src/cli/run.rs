@@ -9,7 +9,7 @@ use super::columns::print;
 use super::exit::{CommandError, CommandResult, FAILED, FORCED};
 use super::server_target::load;
 use super::{DemoArgs, ServeArgs};
-use crate::admin::DoorStatus;
+use crate::admin::status::DoorStatus;
 use crate::config::Config;
 use crate::config::check::{Finding, Severity, findings};
 use crate::demo::{Demo, default_folder, instructions, program};
