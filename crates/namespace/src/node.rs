@@ -1,6 +1,6 @@
 //! Paths as a hierarchy sees them: a file or a directory has the name, and directories are above it.
 //!
-//! Keys of S3 also allow a file and a directory of the same name, and names below a file. Where both
+//! Keys of S3 also allow a file and a directory of the same name, and names below a file. If both
 //! have a name, a hierarchy shows the directory.
 
 use bytes::Bytes;

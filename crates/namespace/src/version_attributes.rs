@@ -1,5 +1,5 @@
-//! What a client sets on a version beside its content. The records of versions and uploads keep these
-//! fields flat; this file converts.
+//! The attributes that a client sets on a version beside its content. The records of versions and
+//! uploads keep these fields flat; this file converts.
 
 use std::collections::BTreeMap;
 

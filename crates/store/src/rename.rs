@@ -72,11 +72,12 @@ impl Store {
     /// [`Store::copy_tree`] or [`Store::copy`], then remove it.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
-    /// [`ErrorKind::IsADirectory`] for a file onto a directory, [`ErrorKind::NotADirectory`] for a
-    /// directory onto a file and for a file above the target, [`ErrorKind::AlreadyExists`] and
-    /// [`ErrorKind::NotEmpty`] as [`Overwrite`] says, [`ErrorKind::InvalidArgument`] for a target
-    /// below the source, [`ErrorKind::Unsupported`] for another bucket.
+    /// - [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`].
+    /// - [`ErrorKind::IsADirectory`] for a file onto a directory.
+    /// - [`ErrorKind::NotADirectory`] for a directory onto a file, and for a file above the target.
+    /// - [`ErrorKind::AlreadyExists`] and [`ErrorKind::NotEmpty`] as [`Overwrite`] says.
+    /// - [`ErrorKind::InvalidArgument`] for a target below the source.
+    /// - [`ErrorKind::Unsupported`] for another bucket.
     pub async fn rename_node(&self, caller: &Caller, request: RenameNodeRequest) -> Result<()> {
         let inner = &self.inner;
         let (source, target) = (&request.source.key, &request.target.key);

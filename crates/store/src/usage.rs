@@ -27,7 +27,7 @@ pub struct BucketReport {
     pub bucket: BucketInfo,
     /// Whether it keeps replaced versions.
     pub versioning: Versioning,
-    /// What it holds: all versions count.
+    /// Its content: all versions count.
     pub usage: Usage,
 }
 
@@ -52,7 +52,7 @@ pub struct BucketSettingsReport {
     pub lifecycle_rules: usize,
 }
 
-/// What the disks of a pool hold.
+/// The usage of the disks of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolUsage {
     /// Large objects or parts of them, and segments of small ones.
@@ -130,7 +130,7 @@ impl Store {
         })
     }
 
-    /// What the accounts that own content hold, by the ids of the accounts.
+    /// The usage of the accounts that own content, by the ids of the accounts.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -138,7 +138,7 @@ impl Store {
         self.inner.tree.catalog().account_usage().await
     }
 
-    /// What the pools hold, by their numbers. This reads the records of all blobs.
+    /// The usage of the pools, by their numbers. This reads the records of all blobs.
     ///
     /// # Errors
     /// Those of the catalog.

@@ -56,6 +56,11 @@ const EXCEPTIONS: &[Exception] = &[
     ),
     exception(
         "store",
+        "content_reader content_writer file write",
+        "a writer reads its base version back, and the verbs of files begin writes",
+    ),
+    exception(
+        "store",
         "engine salvage",
         "a rebuild ends with salvage, which reports as the rebuild does",
     ),

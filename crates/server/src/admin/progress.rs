@@ -18,11 +18,11 @@ pub struct Progress {
     pub unit: ProgressUnit,
     /// When the work began, RFC 3339 in UTC.
     pub started: Option<String>,
-    /// What failed or was found bad.
+    /// The items that failed or were found bad.
     pub errors: u64,
 }
 
-/// What the amounts of a [`Progress`] count.
+/// The unit of the amounts of a [`Progress`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgressUnit {

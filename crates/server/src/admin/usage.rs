@@ -1,4 +1,4 @@
-//! What users, buckets and pools hold.
+//! The usage of users, buckets and pools.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct UsageList {
     pub after: Option<String>,
 }
 
-/// What usage is counted by.
+/// The kind of item that usage is counted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageScope {
@@ -34,7 +34,7 @@ pub enum UsageScope {
     Pool,
 }
 
-/// What a user, a bucket or a pool holds.
+/// The usage of a user, a bucket or a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageInfo {
     /// The account `[TENANT:]NAME`, the bucket `/NAME` or `/@TENANT/NAME`, or the pool.

@@ -11,7 +11,7 @@ use super::exit::CommandResult;
 use crate::admin::usage::{UsageInfo, UsageList, UsageScope};
 use crate::engine::OpenEngine;
 
-/// What usage to show.
+/// The usage to show.
 #[derive(Debug, Args)]
 pub struct UsageArgs {
     /// Show users, or only this one: [TENANT:]NAME

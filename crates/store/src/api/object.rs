@@ -69,7 +69,7 @@ pub enum ObjectChecksum {
     Composite(Composite),
 }
 
-/// What becomes of a file that has the name.
+/// The treatment of a file that has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
     /// There must be none. Only by the rules of a hierarchy; otherwise, see
@@ -86,7 +86,7 @@ pub enum WriteMode {
 pub struct WriteRequest {
     /// Under which name.
     pub object: ObjectRef,
-    /// What becomes of a file that has the name.
+    /// The treatment of a file that has the name.
     pub mode: WriteMode,
     /// The number of bytes, if known. With it the store can refuse early and choose the place
     /// better.

@@ -13,8 +13,8 @@ use crate::content_log::StagedContent;
 use crate::content_reader::ContentReader;
 use crate::limits::REVISION_RUNS_MAX;
 
-use super::SealedLog;
 use super::extent_map::{ExtentMap, ExtentOrigin, MappedExtent};
+use super::sealed_logs::SealedLog;
 
 /// What is read at once when digests are computed.
 const PASS_BYTES: u64 = 1 << 20;

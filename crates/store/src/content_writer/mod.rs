@@ -11,8 +11,8 @@
 //!   pass over the new version before its commit, if the client expects one, or if at least a part of
 //!   the version as large as [`DIGEST_SHARE`] says was written now; a small change of a large file
 //!   leaves it without.
-//! - **Quotas.** Where the rules of a hierarchy apply, the bytes of the logs are reserved as they
-//!   come, whether the version will name them or not. A commit exchanges the reservation for what the
+//! - **Quotas.** Under the rules of a hierarchy, the bytes of the logs are reserved as they come,
+//!   whether the version will name them or not. A commit exchanges the reservation for what the
 //!   version counts.
 //! - **Crashes and cancellation.** Sealed logs that nothing names are collected by the sweep of the
 //!   next start; dropping a writer removes them.
@@ -20,6 +20,7 @@
 mod assembly;
 mod extent_map;
 mod memory;
+mod sealed_logs;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +30,7 @@ use bytes::{Bytes, BytesMut};
 use dewar_auth::Caller;
 use dewar_catalog::record::{ContentCopy, DisplayedChecksum, ETag, Extent};
 use dewar_checksum::{Algorithm, AlgorithmSet, Digest, DigestSet};
-use dewar_data::blob::{BlobRecord, ChecksummedBytes};
+use dewar_data::blob::ChecksummedBytes;
 use dewar_namespace::{
     Bucket, DataChanges, Hierarchy, NameRef, NewVersion, Reservation, ResolvedName,
 };
@@ -51,6 +52,7 @@ use crate::{Inner, SharedStore, Store};
 
 use assembly::{AssemblySources, UncommittedReader};
 use extent_map::{ExtentMap, ExtentOrigin, MappedExtent};
+use sealed_logs::{SealedLog, SealedLogs};
 
 /// Digests are computed anew for a file of at most so many times the bytes that were written.
 const DIGEST_SHARE: u64 = 4;
@@ -96,55 +98,6 @@ pub struct ContentWriter {
     sealed: SealedLogs,
     map: ExtentMap,
     size: u64,
-}
-
-/// A log that is complete and durable, and that nothing names yet.
-pub(super) struct SealedLog {
-    pub(super) record: BlobRecord,
-    extent: Extent,
-    digests: DigestSet,
-}
-
-/// Those of one writer; dropped, they are removed.
-struct SealedLogs {
-    shared: SharedStore,
-    logs: Vec<SealedLog>,
-}
-
-impl SealedLogs {
-    /// Gives up the logs of which nothing is left in the version: all that was in them was written
-    /// over, or cut off.
-    fn drop_unused(&mut self, extents: &[Extent]) {
-        let logs = std::mem::take(&mut self.logs);
-        let named = |log: &SealedLog| extents.iter().any(|extent| extent.blob == log.record.id);
-        let (used, unused) = logs.into_iter().partition(named);
-        self.logs = used;
-        drop(Self {
-            shared: SharedStore::clone(&self.shared),
-            logs: unused,
-        });
-    }
-}
-
-impl Drop for SealedLogs {
-    fn drop(&mut self) {
-        if self.logs.is_empty() {
-            return;
-        }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            // The process ends: the sweep of the next one collects them.
-            return;
-        };
-        let (shared, logs) = (
-            SharedStore::clone(&self.shared),
-            std::mem::take(&mut self.logs),
-        );
-        runtime.spawn(async move {
-            for log in logs {
-                shared.blobs.take_back(&log.record).await;
-            }
-        });
-    }
 }
 
 impl Store {

@@ -154,7 +154,7 @@ impl Store {
         made.map(|_| ())
     }
 
-    /// Removes a file, in one batch. Where the bucket keeps versions, a delete marker hides it.
+    /// Removes a file, in one batch. In a bucket that keeps versions, a delete marker hides it.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::IsADirectory`], [`ErrorKind::Locked`],

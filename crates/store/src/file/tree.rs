@@ -177,8 +177,8 @@ impl TreeReport {
 }
 
 impl Store {
-    /// Removes a directory with all that is in it. Where the bucket keeps versions, delete markers
-    /// hide the files. The caller needs the right to list the directory, and to delete each name.
+    /// Removes a directory with all that is in it. In a bucket that keeps versions, delete
+    /// markers hide the files. The caller needs the right to list the directory, and to delete each name.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`], [`ErrorKind::Denied`],
