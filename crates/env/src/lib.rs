@@ -11,6 +11,7 @@ pub mod fail_points;
 mod rng;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod worker;
 
 use std::sync::Arc;
 

@@ -69,14 +69,15 @@ impl BadShards {
         self.cue.notify_one();
     }
 
-    /// The shards that wait for repair, as soon as there are any. They stop waiting when this
-    /// returns.
-    pub async fn next(&self) -> BTreeSet<BadShard> {
-        loop {
-            let waiting = core::mem::take(&mut self.known.lock().waiting);
-            if !waiting.is_empty() {
-                return waiting;
-            }
+    /// Takes the shards that wait for repair. They stop waiting.
+    #[must_use]
+    pub fn take(&self) -> BTreeSet<BadShard> {
+        core::mem::take(&mut self.known.lock().waiting)
+    }
+
+    /// Waits until some shard waits for repair.
+    pub async fn any(&self) {
+        while self.known.lock().waiting.is_empty() {
             self.cue.notified().await;
         }
     }
@@ -139,13 +140,14 @@ mod tests {
             suspects.tell(suspect(1, 2));
         }
         let told = [suspect(1, 0), suspect(1, 2)].into();
-        assert_eq!(suspects.next().await, told);
+        assert_eq!(suspects.take(), told);
         suspects.tell(suspect(1, 0));
-        let quiet = tokio::time::timeout(QUIET / 2, suspects.next()).await;
-        assert!(quiet.is_err(), "{quiet:?}");
+        let quiet = tokio::time::timeout(QUIET / 2, suspects.any()).await;
+        assert!(quiet.is_err(), "it was told already");
         tokio::time::advance(QUIET).await;
         suspects.tell(suspect(1, 0));
-        assert_eq!(suspects.next().await, [suspect(1, 0)].into());
+        suspects.any().await;
+        assert_eq!(suspects.take(), [suspect(1, 0)].into());
     }
 
     #[tokio::test(start_paused = true)]
@@ -154,9 +156,9 @@ mod tests {
         for blob in 0..2 * SUSPECTS_MAX as u64 {
             suspects.tell(suspect(blob, 0));
         }
-        assert_eq!(suspects.next().await.len(), SUSPECTS_MAX);
+        assert_eq!(suspects.take().len(), SUSPECTS_MAX);
         tokio::time::advance(QUIET).await;
         suspects.tell(suspect(u64::MAX, 0));
-        assert_eq!(suspects.next().await, [suspect(u64::MAX, 0)].into());
+        assert_eq!(suspects.take(), [suspect(u64::MAX, 0)].into());
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use dewar_data::pool::Pool;
+use dewar_env::worker::{WorkerRegistry, WorkerState};
 use dewar_journal::Journal;
 use dewar_store::Store;
 use dewar_store::engine::Engine;
@@ -44,6 +45,7 @@ pub(super) fn register(
         pool: Arc::clone(engine.pool()),
         changes: changes.clone(),
         audit: Arc::clone(audit),
+        workers: Arc::clone(engine.workers()),
         ledger: Arc::default(),
         runtime: Handle::current(),
     };
@@ -56,6 +58,7 @@ struct Figures {
     pool: Arc<Pool>,
     changes: DiskChanges,
     audit: Arc<AuditLog>,
+    workers: Arc<WorkerRegistry>,
     ledger: Arc<Mutex<CountedLedger>>,
     runtime: Handle,
 }
@@ -408,6 +411,31 @@ impl Figures {
         )
     }
 
+    fn workers(&self, page: &mut MetricsWriter<'_>) -> Result {
+        let reports = self.workers.reports();
+        page.gauges(
+            "worker_state",
+            "1 for the state that a background worker is in, 0 for the others",
+            None,
+            reports.iter().flat_map(|report| {
+                WorkerState::ALL.map(|each| {
+                    let labels = [
+                        ("worker", report.name.to_owned()),
+                        ("state", each.name().to_owned()),
+                    ];
+                    (labels, i64::from(report.state == each))
+                })
+            }),
+        )?;
+        page.counters(
+            "worker_errors",
+            "Steps of a background worker that failed; they are tried again",
+            reports
+                .iter()
+                .map(|report| ([("worker", report.name.to_owned())], report.errors)),
+        )
+    }
+
     fn ledger(&self, page: &mut MetricsWriter<'_>) -> Result {
         let mut counted = self.ledger.lock();
         let now = Instant::now();
@@ -471,6 +499,7 @@ impl Collector for Figures {
         self.audit(&mut page)?;
         self.blobs(&mut page)?;
         self.upkeep(&mut page)?;
+        self.workers(&mut page)?;
         self.ledger(&mut page)
     }
 }

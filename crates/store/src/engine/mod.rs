@@ -34,6 +34,7 @@ use dewar_auth::{MasterKeys, Ownership};
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Identity, Member, Pool};
 use dewar_data::segment::{SegmentLimits, SegmentTable, Segments};
+use dewar_env::worker::WorkerRegistry;
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, JournalConfig, OpenError, RetentionPin};
 use dewar_meta::index::Index;
@@ -49,7 +50,6 @@ use crate::lifecycle::LifecycleConfig;
 use crate::limits::{PART_BYTES_MIN, SMALL_BYTES_DEFAULT};
 use crate::segment_recovery::SegmentRecovery;
 use crate::upkeep::UpkeepConfig;
-use crate::workers::Workers;
 use crate::{BlobTable, JournalPin, ListingConfig, Store, StoreParts};
 
 pub use backup::{BackupPlan, BackupReport, Backups};
@@ -179,7 +179,7 @@ pub struct Engine {
     index: Arc<RunIndex>,
     kv: EmbeddedKv,
     membership: Arc<Membership>,
-    workers: Mutex<Option<Workers>>,
+    workers: Arc<WorkerRegistry>,
     looking: Mutex<Option<WatchTasks>>,
     /// Whether workers seal, compact and repair.
     worked: bool,
@@ -409,7 +409,10 @@ impl Engine {
         });
         store.load_decisions().await?;
         store.accounts().try_refer_by_id().await;
-        let workers = (work == BackgroundWork::On).then(|| Workers::start(&store, first_new));
+        let workers = match work {
+            BackgroundWork::On => crate::workers::start(&store, first_new),
+            BackgroundWork::Off => WorkerRegistry::new(env.clone()),
+        };
         let membership = Membership::new(membership::MembershipDeps {
             env: env.clone(),
             pool: Arc::clone(&pool),
@@ -429,7 +432,7 @@ impl Engine {
             kv,
             membership,
             settling: Mutex::new(settling),
-            workers: Mutex::new(workers),
+            workers: Arc::new(workers),
             looking: Mutex::default(),
             worked: work == BackgroundWork::On,
         })
@@ -486,6 +489,12 @@ impl Engine {
         &self.membership
     }
 
+    /// The background work.
+    #[must_use]
+    pub const fn workers(&self) -> &Arc<WorkerRegistry> {
+        &self.workers
+    }
+
     /// The log below everything.
     #[must_use]
     pub fn journal(&self) -> &Journal {
@@ -506,9 +515,7 @@ impl Engine {
     pub async fn close(&self, patience: Duration) -> Result<()> {
         self.looking.lock().await.take();
         self.settling.lock().await.take();
-        if let Some(workers) = self.workers.lock().await.take() {
-            workers.stop().await;
-        }
+        self.workers.stop().await;
         let closed = self.kv.close(patience).await;
         self.index.stop().await;
         closed

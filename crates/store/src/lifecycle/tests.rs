@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use dewar_env::worker::PauseGate;
 use dewar_meta::ns::Tenant;
 use dewar_meta::ns::record::{ETag, SystemHeaders, VersionFlags, VersionRecord};
 use dewar_types::{ErrorKind, Timestamp, VersionId};
@@ -374,7 +375,7 @@ fn a_pass_goes_on_where_it_was() {
             let tenant = Tenant::default_tenant();
             let bucket = inner.tree.bucket(&tenant, &bucket("first").name).await;
             let bucket = bucket.expect("read").expect("there");
-            let mut pace = PassPacer::new(DAY);
+            let mut pace = PassPacer::new(DAY, PauseGate::open());
             let scanned = inner.scan(&bucket, &rules, from.into(), &mut pace).await;
             scanned.expect("scanned");
             let left = versions(&rig).await;

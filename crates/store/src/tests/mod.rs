@@ -36,6 +36,7 @@ use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
 use dewar_env::disk::sim::SimWorld;
+use dewar_env::worker::WorkerRegistry;
 use dewar_meta::kv::MemoryKv;
 use dewar_meta::ns::record::{CopyState, VersionRecord};
 use dewar_meta::ns::{DataChanges, Tree};
@@ -48,7 +49,6 @@ use crate::api::{
     ObjectRef, PutRequest, ReadCondition, VersionAttributes, WriteCondition,
 };
 use crate::upkeep::UpkeepConfig;
-use crate::workers::Workers;
 use crate::{BlobTable, JournalPin, Store, StoreParts, Upload};
 
 pub(crate) const SMALL: u32 = 10_000;
@@ -77,7 +77,7 @@ pub(crate) struct Rig {
     pub(crate) store: Store,
     pub(crate) ann: Caller,
     pub(crate) bob: Caller,
-    workers: Option<Workers>,
+    workers: Option<WorkerRegistry>,
 }
 
 impl Rig {
@@ -128,7 +128,7 @@ impl Rig {
             ownership: dewar_auth::Ownership::default(),
             digests: crate::DigestLimits::default(),
         });
-        let workers = Some(Workers::start(&store, BlobId(0)));
+        let workers = Some(crate::workers::start(&store, BlobId(0)));
         let ann = user(&store, "ann", 10).await;
         let bob = user(&store, "bob", 11).await;
         store

@@ -10,7 +10,6 @@ use dewar_types::{BlobId, DiskId, ErrorKind};
 
 use super::{Rig, content, run};
 use crate::upkeep::{Decision, Ledger, LedgerDepth, PendingFree, UpkeepConfig};
-use crate::workers::Workers;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -443,7 +442,7 @@ fn what_is_half_freed_is_neither_bad_nor_at_risk() {
         );
         // Workers begin again, as after a start, and scrub before they have freed it.
         rig.store.scrub_now(DiskId(1)).await.expect("noted");
-        rig.workers = Some(Workers::start(&rig.store, dewar_types::BlobId(0)));
+        rig.workers = Some(crate::workers::start(&rig.store, dewar_types::BlobId(0)));
         rig.settle().await;
         let bad: u64 = rig.store.scrub_status().iter().map(|(_, s)| s.bad).sum();
         assert_eq!(bad, 0);

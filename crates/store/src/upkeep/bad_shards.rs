@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use dewar_data::blob::{BadShard, CheckOutcome};
+use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
 use dewar_types::Result;
 
 use super::corruption::CorruptionLog;
@@ -14,21 +15,31 @@ use crate::{Inner, SharedStore};
 /// with the same limit as a pass of the scrub.
 const REST: Duration = Duration::from_secs(5);
 
-/// Looks at suspects until it is dropped.
-pub(crate) async fn suspects(inner: SharedStore) {
-    loop {
-        let suspects = inner.blobs.suspects().next().await;
+/// Checks the shards that reads found bad.
+pub(crate) struct BadShardWorker(pub(crate) SharedStore);
+
+impl Worker for BadShardWorker {
+    const NAME: &'static str = "bad-shards";
+
+    async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
+        let inner = &self.0;
         let mut freeing = GcQueue::default();
         let mut rot = CorruptionLog::new("read");
-        for suspect in suspects {
+        for suspect in inner.blobs.suspects().take() {
+            gate.pass().await;
             if let Err(error) = inner.look_at(suspect, &mut freeing, &mut rot).await {
                 let (blob, shard) = (suspect.blob, suspect.shard);
                 // The next read of it tells it anew.
                 tracing::warn!(%blob, shard, %error, "a shard that a read found bad is not noted");
             }
         }
-        rot.sum_up(&inner);
+        rot.sum_up(inner);
+        Ok(WorkOutcome::Idle)
+    }
+
+    async fn wait(&mut self) {
         tokio::time::sleep(REST).await;
+        self.0.blobs.suspects().any().await;
     }
 }
 

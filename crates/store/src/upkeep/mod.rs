@@ -23,6 +23,7 @@
 mod bad_shards;
 mod blob_index;
 mod corruption;
+mod disk_tasks;
 mod disks;
 mod gc_queue;
 mod ledger;
@@ -54,12 +55,12 @@ pub use repair::RepairStatus;
 pub use scrub::{ScrubPass, ScrubStatus};
 pub use under_replicated::UnderReplicated;
 
-pub(crate) use bad_shards::suspects;
+pub(crate) use bad_shards::BadShardWorker;
 pub(crate) use blob_index::Encoding;
-pub(crate) use presence::presence;
-pub(crate) use readmit::returned;
-pub(crate) use repair::repair;
-pub(crate) use scrub::scrub;
+pub(crate) use presence::PresenceWorker;
+pub(crate) use readmit::ReturnedDiskWorker;
+pub(crate) use repair::RepairWorker;
+pub(crate) use scrub::ScrubWorker;
 
 /// How upkeep is done.
 #[derive(Clone, Debug)]

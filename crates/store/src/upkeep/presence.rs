@@ -22,13 +22,14 @@ use std::time::Duration;
 
 use dewar_data::blob::{KnownBadShards, ShardListing};
 use dewar_data::pool::Member;
+use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
 use dewar_env::{Access, CreateOptions, Disk, DiskError, DiskErrorKind, DiskFile, DiskState};
 use dewar_types::{BlobId, DiskId, Result};
-use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 
 use super::blob_index::Encoding;
+use super::disk_tasks::DiskTasks;
 use super::gc_queue::GcQueue;
 use crate::{Inner, SharedStore};
 
@@ -84,59 +85,77 @@ impl Presence {
     }
 }
 
-/// Looks after the anchors until it is dropped.
-pub(crate) async fn presence(inner: SharedStore) {
-    let mut running = FuturesUnordered::new();
-    let mut changing = FuturesUnordered::new();
-    let mut on: BTreeSet<DiskId> = BTreeSet::new();
-    let mut changed: BTreeSet<DiskId> = BTreeSet::new();
-    // What was said last of each disk, so that it is said once.
-    let mut said: BTreeMap<DiskId, String> = BTreeMap::new();
-    loop {
-        for member in inner.blobs.pool().members() {
-            let doubted = !on.contains(&member.id) && inner.look_for_anchor(&member).await;
-            if let Err(error) = inner.look_at_token(&member).await {
-                let disk = member.disk.label();
-                tracing::debug!(disk, %error, "the token of a disk is not known yet");
+/// Checks the anchors and the tokens of the disks.
+pub(crate) struct PresenceWorker {
+    inner: SharedStore,
+    /// The last error that was logged about each disk, so that it is logged once.
+    logged: BTreeMap<DiskId, String>,
+}
+
+impl Worker for PresenceWorker {
+    const NAME: &'static str = "presence";
+    const LOOK_EVERY: Duration = LOOK_EVERY;
+
+    /// Ends when no disk is being searched, and no token is being written.
+    async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
+        let inner = &self.inner;
+        let mut searches = DiskTasks::new();
+        let mut changes = DiskTasks::new();
+        loop {
+            for member in inner.blobs.pool().members() {
+                if gate.is_closed() {
+                    break;
+                }
+                let id = member.id;
+                let doubted = !searches.runs_on(id) && inner.look_for_anchor(&member).await;
+                if let Err(error) = inner.look_at_token(&member).await {
+                    let disk = member.disk.label();
+                    tracing::debug!(disk, %error, "the token of a disk is not known yet");
+                }
+                if doubted {
+                    let member = member.clone();
+                    let search = async move { inner.settle_doubt(&member, gate).await };
+                    searches.start(id, search);
+                }
+                if !changes.runs_on(id) && inner.token_is_due(&member) {
+                    changes.start(id, async move { inner.change_token(&member).await });
+                }
             }
-            if doubted {
-                on.insert(member.id);
-                let (inner, member) = (Arc::clone(&inner), member.clone());
-                running.push(async move { (member.id, inner.settle_doubt(&member).await) });
+            if searches.is_empty() && changes.is_empty() {
+                return Ok(WorkOutcome::Idle);
             }
-            if !changed.contains(&member.id) && inner.token_is_due(&member) {
-                changed.insert(member.id);
-                let inner = Arc::clone(&inner);
-                changing.push(async move {
-                    let result = inner.change_token(&member).await;
-                    (member, result)
-                });
+            let looking = tokio::time::sleep(LOOK_EVERY);
+            tokio::pin!(looking);
+            loop {
+                tokio::select! {
+                    biased;
+                    Some((disk, result)) = searches.next() => {
+                        let logged = self.logged.entry(disk).or_default();
+                        let error = result.err().map(|error| error.to_string()).unwrap_or_default();
+                        if !error.is_empty() && *logged != error {
+                            let folder = inner.folder_of(disk);
+                            tracing::info!(folder, %disk, error, "what is on a disk is not known yet");
+                        }
+                        *logged = error;
+                    }
+                    Some((disk, result)) = changes.next() => {
+                        if let Err(error) = result {
+                            let folder = inner.folder_of(disk);
+                            tracing::debug!(folder, %disk, %error, "a disk keeps its token for now");
+                        }
+                    }
+                    () = &mut looking => break,
+                }
             }
         }
-        let looking = tokio::time::sleep(LOOK_EVERY);
-        tokio::pin!(looking);
-        loop {
-            tokio::select! {
-                biased;
-                Some((disk, result)) = running.next() => {
-                    on.remove(&disk);
-                    let said = said.entry(disk).or_default();
-                    let error = result.err().map(|error| error.to_string()).unwrap_or_default();
-                    if !error.is_empty() && *said != error {
-                        let folder = inner.folder_of(disk);
-                        tracing::info!(folder, %disk, error, "what is on a disk is not known yet");
-                    }
-                    *said = error;
-                }
-                Some((member, result)) = changing.next() => {
-                    changed.remove(&member.id);
-                    if let Err(error) = result {
-                        let disk = member.disk.label();
-                        tracing::debug!(disk, %error, "a disk keeps its token for now");
-                    }
-                }
-                () = &mut looking => break,
-            }
+    }
+}
+
+impl PresenceWorker {
+    pub(crate) const fn new(inner: SharedStore) -> Self {
+        Self {
+            inner,
+            logged: BTreeMap::new(),
         }
     }
 }
@@ -239,7 +258,7 @@ impl Inner {
 
     /// Looks up all shards that should be on a disk, until no more missing ones are found. Then
     /// writes the anchor.
-    async fn settle_doubt(&self, member: &Member) -> Result<()> {
+    async fn settle_doubt(&self, member: &Member, gate: &PauseGate) -> Result<()> {
         let (DiskState::Online { returns } | DiskState::ReadOnly { returns }) = member.disk.state()
         else {
             return Ok(());
@@ -256,6 +275,7 @@ impl Inner {
                 true => put(&*member.disk, DOUBTED).await.ok(),
                 false => None,
             };
+            gate.pass().await;
             let found = self.note_absent(member, BlobId(0)).await?;
             lost += found;
             let stayed = match &mark {

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use dewar_data::blob::{CheckOutcome, KnownBadShards, shards_on, shelves_on};
 use dewar_data::pool::Member;
 use dewar_env::Disk;
+use dewar_env::worker::{PauseGate, WorkOutcome, Worker, WorkerStatus};
 use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys;
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result};
@@ -32,12 +33,6 @@ use crate::{Inner, SharedStore, Store};
 
 /// The kind of `D` record of a disk that was taken back and must be searched.
 pub(super) const RETURNED: u8 = b'b';
-
-/// How often it is looked for such disks.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-
-/// Pause after an interrupted search.
-const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Pause if another task works on a blob.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
@@ -61,34 +56,37 @@ pub struct Holdings {
     pub unreadable: u64,
 }
 
-/// Looks disks through that were taken back, until it is dropped.
-pub(crate) async fn returned(inner: SharedStore) {
-    loop {
+/// Searches the disks that were taken back.
+pub(crate) struct ReturnedDiskWorker(pub(crate) SharedStore);
+
+impl Worker for ReturnedDiskWorker {
+    const NAME: &'static str = "returned-disks";
+
+    async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
+        let inner = &self.0;
         let waiting = inner.upkeep.decisions.lock().returned.clone();
-        let mut pause = LOOK_EVERY;
-        for disk in waiting {
-            let Some(member) = inner.blobs.pool().member(disk) else {
-                continue;
-            };
-            if !member.disk.state().writable() {
-                continue;
-            }
-            match inner.look_through(&member).await {
+        let members = waiting
+            .iter()
+            .filter_map(|id| inner.blobs.pool().member(*id));
+        for member in members.filter(|member| member.disk.state().writable()) {
+            let disk = member.disk.label();
+            match inner.look_through(&member, gate).await {
                 Ok(taken) => {
-                    tracing::info!(
-                        disk = member.disk.label(),
-                        taken,
-                        "a disk that was taken back is in full use"
-                    );
+                    tracing::info!(disk, taken, "a disk that was taken back is in full use");
                 }
                 Err(error) => {
-                    let disk = member.disk.label();
                     tracing::info!(disk, %error, "a disk that was taken back is looked through later");
-                    pause = RETRY_AFTER;
                 }
             }
         }
-        tokio::time::sleep(pause).await;
+        Ok(WorkOutcome::Idle)
+    }
+
+    fn status(&self) -> WorkerStatus {
+        let waiting = self.0.upkeep.decisions.lock().returned.len() as u64;
+        WorkerStatus {
+            pending: Some(waiting),
+        }
     }
 }
 
@@ -120,11 +118,12 @@ fn by_blob(files: Vec<(BlobId, u32, usize)>) -> BTreeMap<BlobId, Vec<(u32, usize
 
 impl Inner {
     /// Takes what the pool lacks from a disk; how many shards.
-    async fn look_through(&self, member: &Member) -> Result<u64> {
+    async fn look_through(&self, member: &Member, gate: &PauseGate) -> Result<u64> {
         let mut taken = 0;
         for shelf in shelves_on(&*member.disk).await? {
             let files = shards_on(&*member.disk, &shelf).await?;
             for (blob, found) in by_blob(files) {
+                gate.pass().await;
                 for found in found {
                     if self.take(member, blob, found).await? {
                         taken += 1;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use dewar_data::blob::{BlobRecord, CheckOutcome, Damage, KnownBadShards, RebuildTarget};
 use dewar_data::format::ShardSet;
+use dewar_env::worker::{PauseGate, WorkOutcome, Worker, WorkerStatus};
 use dewar_env::{DiskState, InterruptionMark};
 use dewar_types::{BlobId, ByteRange, DiskId, Error, ErrorKind, Result, Timestamp};
 use tokio::time::Instant;
@@ -22,10 +23,7 @@ use crate::limits::FREE_GRACE;
 use crate::{Inner, SharedStore};
 
 /// Interval of reads of the queue without a notification.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
-
-/// Pause after a pass in which nothing could be done.
-const RETRY_AFTER: Duration = Duration::from_secs(10);
+const PASS_EVERY: Duration = Duration::from_secs(30);
 
 /// Pause of a blob after its first failed repair. It doubles with every further failure.
 const FAILED_REST: Duration = Duration::from_secs(2);
@@ -151,42 +149,70 @@ struct RepairScan {
     waiting: BTreeMap<i32, u64>,
 }
 
-/// Repairs until it is dropped.
-pub(crate) async fn repair(inner: SharedStore) {
-    let mut failed = FailedRepairs::default();
-    let mut looked_for = None;
-    loop {
+/// Repairs blobs.
+pub(crate) struct RepairWorker {
+    inner: SharedStore,
+    failed: FailedRepairs,
+    /// The state of the disks in the last pass.
+    looked_for: Option<Vec<(DiskId, DiskState, bool)>>,
+    /// When the next pass is due, unless disks change or something is queued.
+    next: Instant,
+}
+
+impl Worker for RepairWorker {
+    const NAME: &'static str = "repair";
+    const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+    async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
+        let inner = &self.inner;
+        inner.tell_repaired();
         inner.remove_leftovers().await;
         let states = inner.disk_states();
-        if looked_for.as_ref() != Some(&states) {
-            looked_for = Some(states);
+        if self.looked_for.as_ref() != Some(&states) {
+            self.looked_for = Some(states);
             // What could not be had may be had now.
-            failed = FailedRepairs::default();
+            self.failed = FailedRepairs::default();
             inner.upkeep.survey_due.store(true, Ordering::Relaxed);
+            self.next = Instant::now();
         }
-        let pause = match inner.repair_pass(&mut failed).await {
-            Ok(0) => failed
-                .next_due()
-                .map_or(LOOK_EVERY, |due| due.min(LOOK_EVERY)),
-            Ok(_) => continue,
-            Err(error) => {
-                tracing::warn!(%error, "repair could not go on; trying again");
-                RETRY_AFTER
-            }
-        };
-        let mut slept = Duration::ZERO;
-        // Disks change without a cue.
-        while slept < pause && looked_for.as_ref() == Some(&inner.disk_states()) {
-            let nap = (pause - slept).min(Duration::from_secs(1));
-            if tokio::time::timeout(nap, inner.upkeep.cue.notified())
-                .await
-                .is_ok()
-            {
-                break;
-            }
-            slept += nap;
-            inner.tell_repaired();
-            inner.remove_leftovers().await;
+        if Instant::now() < self.next {
+            return Ok(WorkOutcome::Idle);
+        }
+        let repaired = inner.repair_pass(&mut self.failed, gate).await? > 0;
+        if !repaired {
+            let due = self.failed.next_due().unwrap_or(PASS_EVERY);
+            self.next = Instant::now() + due.min(PASS_EVERY);
+        }
+        Ok(WorkOutcome::progress_if(repaired))
+    }
+
+    /// Disks change without a cue.
+    async fn wait(&mut self) {
+        let pause = self.next.saturating_duration_since(Instant::now());
+        let cue = self.inner.upkeep.cue.notified();
+        if tokio::time::timeout(pause.min(Self::LOOK_EVERY), cue)
+            .await
+            .is_ok()
+        {
+            self.next = Instant::now();
+        }
+    }
+
+    fn status(&self) -> WorkerStatus {
+        let status = *self.inner.upkeep.repair.lock();
+        WorkerStatus {
+            pending: Some(status.waiting + status.resting),
+        }
+    }
+}
+
+impl RepairWorker {
+    pub(crate) fn new(inner: SharedStore) -> Self {
+        Self {
+            inner,
+            failed: FailedRepairs::default(),
+            looked_for: None,
+            next: Instant::now(),
         }
     }
 }
@@ -213,12 +239,13 @@ impl Inner {
     }
 
     /// One pass; how many encodings it put right.
-    async fn repair_pass(&self, failed: &mut FailedRepairs) -> Result<u64> {
+    async fn repair_pass(&self, failed: &mut FailedRepairs, gate: &PauseGate) -> Result<u64> {
         for blob in self.table.newly_decided().await? {
             self.segments.moved(blob);
         }
         let mut queued = 0;
         for blob in failed.due() {
+            gate.pass().await;
             match self.table.encoding(blob).await? {
                 Some(encoding) if self.try_repair(&encoding, failed).await => queued += 1,
                 // It is another by now, or good: all are looked at.
@@ -229,7 +256,7 @@ impl Inner {
                 None => failed.forget(blob),
             }
         }
-        queued += self.repair_queued(failed).await?;
+        queued += self.repair_queued(failed, gate).await?;
         self.upkeep.repair.lock().resting = failed.0.len() as u64;
         if queued > 0 {
             return Ok(queued);
@@ -253,7 +280,7 @@ impl Inner {
         };
         // There may be more, less urgent, when this is done.
         self.upkeep.survey_due.store(true, Ordering::Relaxed);
-        let done = self.repair_all(worst, failed).await;
+        let done = self.repair_all(worst, failed, gate).await;
         self.upkeep.repair.lock().resting = failed.0.len() as u64;
         done
     }
@@ -268,7 +295,7 @@ impl Inner {
     }
 
     /// Repairs queued blobs, the most endangered first.
-    async fn repair_queued(&self, failed: &mut FailedRepairs) -> Result<u64> {
+    async fn repair_queued(&self, failed: &mut FailedRepairs, gate: &PauseGate) -> Result<u64> {
         let mut done = 0;
         let mut from = BlobId(0);
         loop {
@@ -292,6 +319,7 @@ impl Inner {
             }
             work.sort_by_key(|(margin, encoding)| (*margin, encoding.record.id));
             for (_, encoding) in work {
+                gate.pass().await;
                 done += u64::from(self.try_repair(&encoding, failed).await);
             }
             match next {
@@ -324,7 +352,12 @@ impl Inner {
     }
 
     /// Repairs all encodings with the margin `worst`, until more urgent work comes up.
-    async fn repair_all(&self, worst: i32, failed: &mut FailedRepairs) -> Result<u64> {
+    async fn repair_all(
+        &self,
+        worst: i32,
+        failed: &mut FailedRepairs,
+        gate: &PauseGate,
+    ) -> Result<u64> {
         let mut done = 0;
         let mut from = BlobId(0);
         let states = self.disk_states();
@@ -339,6 +372,7 @@ impl Inner {
                     && standing.margin <= worst
                     && !failed.rests(encoding.record.id)
                 {
+                    gate.pass().await;
                     done += u64::from(self.try_repair(encoding, failed).await);
                     if states != self.disk_states() {
                         return Ok(done);

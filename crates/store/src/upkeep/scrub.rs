@@ -5,23 +5,22 @@
 //! repair. The position of a pass is in the catalog, so that a restart continues there. The ledger
 //! uses the times of verification.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_data::blob::CheckOutcome;
 use dewar_data::pace::Pace;
+use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
 use dewar_meta::kv::{Batch, CommitError};
 use dewar_meta::ns::keys;
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result, Timestamp};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use minicbor::{Decode, Encode};
 use tokio::time::Instant;
 
 use super::blob_index::Encoding;
 use super::corruption::CorruptionLog;
+use super::disk_tasks::DiskTasks;
 use super::gc_queue::GcQueue;
 use crate::{Inner, SharedStore, Store};
 
@@ -127,48 +126,51 @@ impl ScrubProgress {
     }
 }
 
-/// Scrubs until it is dropped.
-pub(crate) async fn scrub(inner: SharedStore) {
-    let mut running = FuturesUnordered::new();
-    let mut on: BTreeSet<DiskId> = BTreeSet::new();
-    loop {
-        let present: Vec<DiskId> = inner
-            .blobs
-            .pool()
-            .members()
-            .filter(|member| member.disk.state().readable())
-            .map(|member| member.id)
-            .collect();
-        for disk in present {
-            if on.contains(&disk) {
-                continue;
-            }
-            match inner.due(disk).await {
-                Ok(Some(progress)) => {
-                    on.insert(disk);
-                    let inner = Arc::clone(&inner);
-                    running.push(async move { (disk, inner.scrub_disk(disk, progress).await) });
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    let folder = inner.folder_of(disk);
-                    tracing::warn!(folder, %disk, %error, "the scrub's progress is not known");
-                }
-            }
-        }
-        let looking = tokio::time::sleep(LOOK_EVERY);
-        tokio::pin!(looking);
+/// Reads the disks, all at the same time.
+pub(crate) struct ScrubWorker(pub(crate) SharedStore);
+
+impl Worker for ScrubWorker {
+    const NAME: &'static str = "scrub";
+    const LOOK_EVERY: Duration = LOOK_EVERY;
+
+    /// Ends when no disk is being read.
+    async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
+        let inner = &self.0;
+        let mut passes = DiskTasks::new();
         loop {
-            tokio::select! {
-                biased;
-                Some((disk, result)) = running.next() => {
-                    on.remove(&disk);
-                    if let Err(error) = result {
+            let members = inner.blobs.pool().members();
+            let readable = members.filter(|member| member.disk.state().readable());
+            for disk in readable.map(|member| member.id) {
+                if gate.is_closed() || passes.runs_on(disk) {
+                    continue;
+                }
+                match inner.due(disk).await {
+                    Ok(Some(progress)) => {
+                        passes.start(disk, inner.scrub_disk(disk, progress, gate));
+                    }
+                    Ok(None) => {}
+                    Err(error) => {
                         let folder = inner.folder_of(disk);
-                        tracing::warn!(folder, %disk, %error, "the scrub was cut short; it will go on");
+                        tracing::warn!(folder, %disk, %error, "the scrub's progress is not known");
                     }
                 }
-                () = &mut looking => break,
+            }
+            if passes.is_empty() {
+                return Ok(WorkOutcome::Idle);
+            }
+            let looking = tokio::time::sleep(LOOK_EVERY);
+            tokio::pin!(looking);
+            loop {
+                tokio::select! {
+                    biased;
+                    Some((disk, result)) = passes.next() => {
+                        if let Err(error) = result {
+                            let folder = inner.folder_of(disk);
+                            tracing::warn!(folder, %disk, %error, "the scrub was cut short; it will go on");
+                        }
+                    }
+                    () = &mut looking => break,
+                }
             }
         }
     }
@@ -269,7 +271,12 @@ impl Inner {
     }
 
     /// Goes on with a pass to its end.
-    async fn scrub_disk(&self, disk: DiskId, mut progress: ScrubProgress) -> Result<()> {
+    async fn scrub_disk(
+        &self,
+        disk: DiskId,
+        mut progress: ScrubProgress,
+        gate: &PauseGate,
+    ) -> Result<()> {
         let config = &self.upkeep.config;
         let doubt = self.unverified().remove(&disk).map(|at| at.doubt);
         let (busy, idle) = match doubt {
@@ -293,6 +300,7 @@ impl Inner {
                 if encoding.record.id >= progress.below {
                     break;
                 }
+                gate.pass().await;
                 if self.unverified().get(&disk).map(|at| at.doubt) != doubt {
                     // What it has read was another's.
                     rot.sum_up(self);

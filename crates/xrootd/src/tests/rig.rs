@@ -13,13 +13,13 @@ use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
 use dewar_env::BoxFuture;
 use dewar_env::disk::sim::SimWorld;
+use dewar_env::worker::WorkerRegistry;
 use dewar_meta::kv::MemoryKv;
 use dewar_meta::ns::Tree;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::{FileWrite, WriteMode};
 use dewar_store::quota::{Quota, QuotaTarget};
 use dewar_store::upkeep::UpkeepConfig;
-use dewar_store::workers::Workers;
 use dewar_store::{BlobTable, JournalPin, Store, StoreParts};
 use dewar_types::{
     BlobId, BucketName, DiskId, Error, ErrorKind, Layout, ObjectKey, Result, UserId,
@@ -100,7 +100,7 @@ pub(super) struct Rig {
     /// How often connections are still found to be those of local clients.
     pub(super) looks: Arc<AtomicUsize>,
     stop: CancellationToken,
-    _workers: Workers,
+    _workers: WorkerRegistry,
 }
 
 impl Drop for Rig {
@@ -176,7 +176,7 @@ impl Rig {
             ownership: dewar_auth::Ownership::default(),
             digests: dewar_store::DigestLimits::default(),
         });
-        let workers = Workers::start(&store, BlobId(0));
+        let workers = dewar_store::workers::start(&store, BlobId(0));
         let user = store.accounts().add_user(UserId(10), "ann").await;
         let caller = Caller::for_user(user.expect("added"));
         let first = BucketRef::own(BucketName::new("first").expect("valid"));

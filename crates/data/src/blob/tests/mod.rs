@@ -239,7 +239,7 @@ fn bad_pages_beyond_repair_are_counted_and_told() {
         let read = read(&store, &record, whole).await;
         assert_eq!(read.expect_err("three").kind(), ErrorKind::Corrupt);
         assert_eq!(store.counts().bad_pages, 3);
-        let told = store.suspects().next().await;
+        let told = store.suspects().take();
         let shards: Vec<usize> = told.iter().map(|suspect| suspect.shard).collect();
         assert_eq!(shards, [0, 3, 5]);
     });
