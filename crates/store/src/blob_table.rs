@@ -74,10 +74,10 @@ impl Records {
 impl BlobTable {
     /// The tables of a catalog.
     #[must_use]
-    pub fn new(env: Env, kv: Arc<dyn Kv>, tree: Arc<Tree>, hold: Arc<dyn JournalPin>) -> Self {
+    pub fn new(env: Env, tree: Arc<Tree>, hold: Arc<dyn JournalPin>) -> Self {
         Self {
             env,
-            kv,
+            kv: Arc::clone(tree.kv()),
             tree,
             hold,
             records: Mutex::default(),

@@ -26,6 +26,7 @@ mod copy;
 pub mod cors;
 mod delete;
 mod digests;
+mod disk_removal;
 pub mod document;
 mod encryption;
 pub mod engine;
@@ -41,6 +42,7 @@ mod list;
 mod listing_limits;
 mod multipart;
 mod multipart_digest;
+mod names_at_risk;
 mod put;
 pub mod quota;
 mod rebuild_marker;
@@ -86,6 +88,7 @@ pub use identity::{Identities, ProviderInfo};
 pub use key_rotation::{MasterKeyInfo, PendingRewraps};
 pub use listing_limits::ListingConfig;
 pub use multipart::{CreatedUpload, PartUpload};
+pub use names_at_risk::{LedgerDepth, UnderReplicated};
 pub use put::Upload;
 pub use rebuild_marker::{RebuildMarker, RebuildSource};
 
@@ -94,7 +97,7 @@ use digests::DigestPasses;
 use lifecycle::LifecycleConfig;
 use listing_limits::ExpensiveListings;
 use sync_limiter::SyncLimiter;
-use upkeep::{Upkeep, UpkeepConfig};
+use upkeep::Disks;
 
 /// The parts of a store.
 pub struct StoreParts {
@@ -104,18 +107,12 @@ pub struct StoreParts {
     pub kv: Arc<dyn Kv>,
     /// The tree of names on it.
     pub tree: Arc<Tree>,
-    /// Large content.
-    pub blobs: Arc<BlobStore>,
-    /// Small content.
-    pub segments: Arc<Segments>,
-    /// The catalog's side of both.
-    pub table: Arc<BlobTable>,
+    /// The content on the disks.
+    pub disks: Arc<Disks>,
     /// The master keys, which encrypt secrets.
     pub master: Arc<MasterKeys>,
     /// Largest object that counts as small, in bytes.
     pub small_bytes_max: u32,
-    /// How disks are scrubbed and blobs repaired.
-    pub upkeep: UpkeepConfig,
     /// Smallest part of an upload but its last, in bytes.
     pub part_bytes_min: u64,
     /// How lifecycle is done, and which storage classes there are.
@@ -135,6 +132,7 @@ pub(crate) struct Inner {
     blobs: Arc<BlobStore>,
     segments: Arc<Segments>,
     table: Arc<BlobTable>,
+    disks: Arc<Disks>,
     accounts: Accounts,
     audit: Arc<Audit>,
     master: Arc<MasterKeys>,
@@ -142,7 +140,6 @@ pub(crate) struct Inner {
     rotated: tokio::sync::Notify,
     lanes: Md5Lanes,
     turns: SyncLimiter,
-    upkeep: Upkeep,
     small_bytes_max: u32,
     part_bytes_min: u64,
     lifecycle: LifecycleConfig,
@@ -176,16 +173,16 @@ impl Store {
             inner: Arc::new(Inner {
                 env: parts.env,
                 tree: parts.tree,
-                blobs: parts.blobs,
-                segments: parts.segments,
-                table: parts.table,
+                blobs: Arc::clone(parts.disks.blobs()),
+                segments: Arc::clone(parts.disks.segments()),
+                table: Arc::clone(parts.disks.table()),
+                disks: parts.disks,
                 accounts,
                 audit,
                 master: parts.master,
                 rotated: tokio::sync::Notify::new(),
                 lanes: Md5Lanes::new(),
                 turns: SyncLimiter::default(),
-                upkeep: Upkeep::new(parts.upkeep),
                 small_bytes_max: parts.small_bytes_max,
                 part_bytes_min: parts.part_bytes_min,
                 lifecycle: parts.lifecycle,
@@ -196,12 +193,10 @@ impl Store {
         }
     }
 
-    /// Reads earlier decisions about disks. Call it before the workers start.
-    ///
-    /// # Errors
-    /// Those of the catalog.
-    pub async fn load_decisions(&self) -> Result<()> {
-        self.inner.load_decisions().await
+    /// The content on the disks, and its upkeep.
+    #[must_use]
+    pub fn disks(&self) -> &Arc<Disks> {
+        &self.inner.disks
     }
 
     /// Users and keys.

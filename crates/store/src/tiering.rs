@@ -180,7 +180,7 @@ impl Inner {
         while let Some(bytes) = pieces.next().await {
             let bytes = bytes?;
             size += bytes.len() as u64;
-            self.upkeep.repair_pace.take(2 * bytes.len() as u64).await;
+            self.disks.repair_pace().take(2 * bytes.len() as u64).await;
             match &mut writer {
                 None => kept.push(bytes.clone()),
                 Some(writer) => writer.write(bytes.clone()).await?,
@@ -308,7 +308,7 @@ impl Inner {
         let mut writer = self.blobs.create_in(pool, id, ShardKind::Object)?;
         while let Some(bytes) = pieces.next().await {
             let bytes = bytes?;
-            self.upkeep.repair_pace.take(2 * bytes.len() as u64).await;
+            self.disks.repair_pace().take(2 * bytes.len() as u64).await;
             writer.write(bytes).await?;
         }
         let record = writer.seal(&description).await?;

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use dewar_auth::{MasterKeys, Secret};
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
-use dewar_data::segment::Segments;
+use dewar_data::segment::SegmentLimits;
 use dewar_env::disk::sim::SimWorld;
 use dewar_meta::kv::Kv;
 use dewar_meta::kv::memory::MemoryKv;
 use dewar_meta::ns::Tree;
 use dewar_s3::{Door, DoorConfig};
-use dewar_store::{BlobTable, FederationConfig, JournalPin, Store, StoreParts, UserChange};
+use dewar_store::upkeep::{DiskParts, Disks, UpkeepConfig};
+use dewar_store::{FederationConfig, JournalPin, Store, StoreParts, UserChange};
 use dewar_types::{DiskId, Layout, UserId};
 
 use crate::client::TestClient;
@@ -76,23 +77,21 @@ pub async fn fixture() -> Fixture {
     let layout = Layout::default_for(6);
     let pool = Pool::new(env.clone(), DewarId(7), 0, layout, members.collect());
     let blobs = Arc::new(BlobStore::new(Arc::new(pool.expect("no id twice"))));
-    let table = Arc::new(BlobTable::new(
-        env.clone(),
-        Arc::clone(&kv),
-        Arc::clone(&tree),
-        Arc::new(NoJournal),
-    ));
-    let segments = Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _);
+    let disks = Disks::new(DiskParts {
+        env: env.clone(),
+        tree: Arc::clone(&tree),
+        blobs,
+        journal: Arc::new(NoJournal),
+        segments: SegmentLimits::default(),
+        upkeep: UpkeepConfig::default(),
+    });
     let store = Store::new(StoreParts {
         env: env.clone(),
         kv,
         tree,
-        blobs,
-        segments,
-        table,
+        disks,
         master: Arc::new(MasterKeys::generate(&*env.rng)),
         small_bytes_max: 4096,
-        upkeep: dewar_store::upkeep::UpkeepConfig::default(),
         part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
         lifecycle: dewar_store::lifecycle::LifecycleConfig {
             classes: [("COLD".to_owned(), None)].into(),

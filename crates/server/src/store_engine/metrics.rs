@@ -11,9 +11,10 @@ use std::time::Duration;
 use dewar_data::pool::Pool;
 use dewar_env::worker::{WorkerRegistry, WorkerState};
 use dewar_journal::Journal;
+use dewar_store::LedgerDepth;
 use dewar_store::Store;
 use dewar_store::engine::Engine;
-use dewar_store::upkeep::{Ledger, LedgerDepth};
+use dewar_store::upkeep::Ledger;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -235,7 +236,7 @@ impl Figures {
                 })
             }),
         )?;
-        let unverified = self.store.unverified();
+        let unverified = self.store.disks().unverified();
         let members = self.pool.members().map(|member| {
             let labels = [("disk", member.disk.label().to_owned())];
             (labels, i64::from(unverified.contains(&member.id)))
@@ -309,7 +310,7 @@ impl Figures {
         page.gauge(
             "catalog_margin",
             "Disks that may be lost without losing the catalog: the lower one of journal and index",
-            i64::from(self.store.catalog_margin()),
+            i64::from(self.store.disks().catalog_margin()),
         )?;
         page.gauge(
             "journal_unacknowledged_bytes",
@@ -345,7 +346,7 @@ impl Figures {
     }
 
     fn upkeep(&self, page: &mut MetricsWriter<'_>) -> Result {
-        let repair = self.store.repair_status();
+        let repair = self.store.disks().repair_status();
         page.gauge(
             "repair_waiting_blobs",
             "Blobs found in need of repair by the last look at all, and repairable",
@@ -369,6 +370,7 @@ impl Figures {
         )?;
         let scrubs: Vec<_> = self
             .store
+            .disks()
             .scrub_status()
             .into_iter()
             .filter_map(|(id, status)| {
@@ -383,7 +385,7 @@ impl Figures {
                 .iter()
                 .map(|(disk, status)| ([("disk", disk.clone())], status.bad)),
         )?;
-        let rot = self.store.rot_since_start();
+        let rot = self.store.disks().rot_since_start();
         page.counters(
             "disk_rot_found",
             "Shards that scrub or a deep check found bad",

@@ -33,7 +33,7 @@ use std::time::Duration;
 use dewar_auth::{MasterKeys, Ownership};
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Identity, Member, Pool};
-use dewar_data::segment::{SegmentLimits, SegmentTable, Segments};
+use dewar_data::segment::SegmentLimits;
 use dewar_env::worker::WorkerRegistry;
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, JournalConfig, OpenError, RetentionPin};
@@ -49,8 +49,8 @@ use crate::digests::DigestLimits;
 use crate::lifecycle::LifecycleConfig;
 use crate::limits::{PART_BYTES_MIN, SMALL_BYTES_DEFAULT};
 use crate::segment_recovery::SegmentRecovery;
-use crate::upkeep::UpkeepConfig;
-use crate::{BlobTable, JournalPin, ListingConfig, Store, StoreParts};
+use crate::upkeep::{DiskParts, Disks, UpkeepConfig};
+use crate::{JournalPin, ListingConfig, Store, StoreParts};
 
 pub use backup::{BackupPlan, BackupReport, Backups};
 pub use disk_refusal::DiskRefusal;
@@ -372,42 +372,36 @@ impl Engine {
         let blobs = Arc::new(BlobStore::new(Arc::clone(&pool)));
         begin_lineage(env, config, &journal, &seam, &blobs).await?;
         let tree = open_tree(env, config, &seam).await?;
-        let table = Arc::new(BlobTable::new(
-            env.clone(),
-            Arc::clone(&seam),
-            Arc::clone(&tree),
-            Arc::new(SegmentPin {
+        let disks = Disks::new(DiskParts {
+            env: env.clone(),
+            tree: Arc::clone(&tree),
+            blobs,
+            journal: Arc::new(SegmentPin {
                 journal: journal.clone(),
                 index: Arc::clone(&index),
                 hold,
                 moves: Arc::clone(&moves),
             }),
-        ));
-        let segments = Segments::with_limits(
-            Arc::clone(&blobs),
-            Arc::clone(&table) as Arc<dyn SegmentTable>,
-            config.segments,
-        );
-        carried.restore(&segments, config.pool).await?;
+            segments: config.segments,
+            upkeep: config.upkeep.clone(),
+        });
+        carried.restore(disks.segments(), config.pool).await?;
         // The first id of this opening: whatever is older and unnamed is a leftover.
         let first_new = tree.ids().blob().await?;
         let store = Store::new(StoreParts {
             env: env.clone(),
             kv: seam,
             tree,
-            blobs,
-            segments,
-            table,
+            disks,
             master,
             small_bytes_max: config.small_bytes_max,
-            upkeep: config.upkeep.clone(),
             part_bytes_min: config.part_bytes_min,
             lifecycle: config.lifecycle.clone(),
             listing: config.listing,
             ownership: config.ownership,
             digests: config.digests,
         });
-        store.load_decisions().await?;
+        store.disks().load_decisions().await?;
         store.accounts().try_refer_by_id().await;
         let workers = match work {
             BackgroundWork::On => crate::workers::start(&store, first_new),

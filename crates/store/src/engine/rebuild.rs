@@ -43,7 +43,8 @@ use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result, Timestamp};
 use super::{BackgroundWork, Engine, EngineConfig, Folders, RestoreReport};
 use crate::salvage::{Finding, ID_GAP, Salvage, SalvageReport, rebuilt_entry};
 use crate::segment_recovery::{SegmentRecovery, pool_in};
-use crate::{BlobTable, JournalPin, RebuildMarker, RebuildSource, Store, StoreParts};
+use crate::upkeep::{DiskParts, Disks};
+use crate::{JournalPin, RebuildMarker, RebuildSource, Store, StoreParts};
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(600);
@@ -730,29 +731,22 @@ async fn store_on(
     let members = folders.members(dewar, config).into_iter();
     let members = members.map(|(member, _)| member).collect();
     let pool = Arc::new(config.pool_of(env, dewar, members)?);
-    let blobs = Arc::new(BlobStore::new(pool));
     let tree = Arc::new(Tree::open(Arc::clone(&kv), env.clone(), config.zone).await?);
-    let table = Arc::new(BlobTable::new(
-        env.clone(),
-        Arc::clone(&kv),
-        Arc::clone(&tree),
-        Arc::new(NoJournal),
-    ));
-    let segments = Segments::with_limits(
-        Arc::clone(&blobs),
-        Arc::clone(&table) as Arc<dyn SegmentTable>,
-        config.segments,
-    );
+    let disks = Disks::new(DiskParts {
+        env: env.clone(),
+        tree: Arc::clone(&tree),
+        blobs: Arc::new(BlobStore::new(pool)),
+        journal: Arc::new(NoJournal),
+        segments: config.segments,
+        upkeep: config.upkeep.clone(),
+    });
     Ok(Store::new(StoreParts {
         env: env.clone(),
         kv,
         tree,
-        blobs,
-        segments,
-        table,
+        disks,
         master: Arc::clone(master),
         small_bytes_max: config.small_bytes_max,
-        upkeep: config.upkeep.clone(),
         lifecycle: config.lifecycle.clone(),
         listing: config.listing,
         ownership: config.ownership,

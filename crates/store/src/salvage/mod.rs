@@ -112,7 +112,7 @@ impl Store {
     /// # Errors
     /// Those of the catalog; [`ErrorKind::Corrupt`] for a record of a newer release.
     pub async fn rebuilt(&self) -> Result<Option<RebuildMarker>> {
-        self.inner.rebuilt().await
+        self.inner.disks.rebuilt().await
     }
 
     /// Decides that blobs without a name in the catalog are leftovers. The sweep removes them from
@@ -147,7 +147,7 @@ impl Store {
     /// Those of the catalog and of its disks. Completed steps stay, and a repetition continues
     /// there.
     pub async fn salvage(&self, how: Salvage<'_>) -> Result<SalvageReport> {
-        let rebuilt = self.inner.rebuilt().await?.or(how.assume);
+        let rebuilt = self.inner.disks.rebuilt().await?.or(how.assume);
         if how.write && rebuilt.is_some() {
             self.inner.raise_ids().await?;
         }
@@ -185,17 +185,6 @@ impl Store {
 }
 
 impl crate::Inner {
-    pub(crate) async fn rebuilt(&self) -> Result<Option<RebuildMarker>> {
-        let Some(value) = self.tree.kv().get(&keys::rebuilt()).await?.value else {
-            return Ok(None);
-        };
-        let known = RebuildMarker::from_bytes(&value).ok_or_else(|| {
-            let message = "what the catalog was rebuilt of is written by a newer release";
-            Error::new(ErrorKind::Corrupt, message)
-        })?;
-        Ok(Some(known))
-    }
-
     async fn queued_to_be_freed(&self) -> Result<BTreeSet<BlobId>> {
         let mut queued = BTreeSet::new();
         let mut after = None;

@@ -34,7 +34,7 @@ use dewar_auth::{Caller, CredentialStore, MasterKeys, Origin};
 use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
-use dewar_data::segment::Segments;
+use dewar_data::segment::SegmentLimits;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::worker::WorkerRegistry;
 use dewar_meta::kv::MemoryKv;
@@ -48,8 +48,8 @@ use crate::api::{
     BucketRef, DeleteRequest, ExpectedContent, GetRequest, ListRequest, ObjectInfo, ObjectMetadata,
     ObjectRef, PutRequest, ReadCondition, VersionAttributes, WriteCondition,
 };
-use crate::upkeep::UpkeepConfig;
-use crate::{BlobTable, JournalPin, Store, StoreParts, Upload};
+use crate::upkeep::{DiskParts, Disks, UpkeepConfig};
+use crate::{JournalPin, Store, StoreParts, Upload};
 
 pub(crate) const SMALL: u32 = 10_000;
 
@@ -107,21 +107,26 @@ impl Rig {
         let kv = Arc::new(MemoryKv::new());
         let tree = Tree::open(Arc::clone(&kv) as _, env.clone(), 1).await;
         let tree = Arc::new(tree.expect("opened"));
-        let hold = Arc::new(NoJournal);
-        let table = BlobTable::new(env.clone(), Arc::clone(&kv) as _, Arc::clone(&tree), hold);
-        let table = Arc::new(table);
-        let segments = Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _);
+        let disks = Disks::new(DiskParts {
+            env: env.clone(),
+            tree: Arc::clone(&tree),
+            blobs,
+            journal: Arc::new(NoJournal),
+            segments: SegmentLimits::default(),
+            // Few, so that tests cover the case beyond.
+            upkeep: UpkeepConfig {
+                margins_max: 4,
+                ..upkeep
+            },
+        });
         let master = Arc::new(MasterKeys::generate(&*env.rng));
         let store = Store::new(StoreParts {
             env,
             kv,
             tree,
-            blobs,
-            segments,
-            table,
+            disks,
             master,
             small_bytes_max: SMALL,
-            upkeep,
             part_bytes_min: crate::limits::PART_BYTES_MIN,
             lifecycle: crate::lifecycle::LifecycleConfig::default(),
             listing: crate::ListingConfig::default(),

@@ -17,6 +17,7 @@ use dewar_types::{ErrorKind, Layout, PoolId, Result, UserId};
 use super::joining::{DEWAR, config};
 use super::membership::{dynamic, id_of, shards};
 use super::{bucket, content, get, object, put_request, run, user};
+use crate::LedgerDepth;
 use crate::api::{
     CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ExpectedContent, ObjectInfo,
     ObjectMetadata, PutRequest, ReadCondition, UploadPartRequest, VersionAttributes,
@@ -30,7 +31,7 @@ use crate::file::{FileWrite, WriteMode};
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::LifecycleConfig;
 use crate::lifecycle::rules::{Expiration, Filter, NoncurrentTransition, Rule, Transition};
-use crate::upkeep::{Ledger, LedgerDepth, UpkeepConfig};
+use crate::upkeep::{Ledger, UpkeepConfig};
 
 /// Disks of the main pool, 2+1; those behind are of the archive, 1+1.
 const MAIN: usize = 4;

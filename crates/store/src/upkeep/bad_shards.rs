@@ -9,31 +9,31 @@ use dewar_types::Result;
 
 use super::corruption::CorruptionLog;
 use super::gc_queue::GcQueue;
-use crate::{Inner, SharedStore};
+use super::{Disks, SharedDisks};
 
 /// The pause between two checks. Shards that reads find meanwhile are checked together, and logged
 /// with the same limit as a pass of the scrub.
 const REST: Duration = Duration::from_secs(5);
 
 /// Checks the shards that reads found bad.
-pub(crate) struct BadShardWorker(pub(crate) SharedStore);
+pub(crate) struct BadShardWorker(pub(crate) SharedDisks);
 
 impl Worker for BadShardWorker {
     const NAME: &'static str = "bad-shards";
 
     async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
-        let inner = &self.0;
+        let disks = &self.0;
         let mut freeing = GcQueue::default();
         let mut rot = CorruptionLog::new("read");
-        for suspect in inner.blobs.suspects().take() {
+        for suspect in disks.blobs.suspects().take() {
             gate.pass().await;
-            if let Err(error) = inner.look_at(suspect, &mut freeing, &mut rot).await {
+            if let Err(error) = disks.look_at(suspect, &mut freeing, &mut rot).await {
                 let (blob, shard) = (suspect.blob, suspect.shard);
                 // The next read of it tells it anew.
                 tracing::warn!(%blob, shard, %error, "a shard that a read found bad is not noted");
             }
         }
-        rot.sum_up(inner);
+        rot.sum_up(disks);
         Ok(WorkOutcome::Idle)
     }
 
@@ -43,7 +43,7 @@ impl Worker for BadShardWorker {
     }
 }
 
-impl Inner {
+impl Disks {
     async fn look_at(
         &self,
         suspect: BadShard,

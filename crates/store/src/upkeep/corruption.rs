@@ -14,9 +14,9 @@ use dewar_meta::ns::keys;
 use dewar_types::{DiskId, Error, ErrorKind, Result, Timestamp};
 use minicbor::{Decode, Encode};
 
+use super::Disks;
 use super::blob_index::Encoding;
 use crate::salvage_header::SalvageHeader;
-use crate::{Inner, Store};
 
 /// The kind of `D` record that holds a [`CorruptionStats`].
 const FOUND: u8 = b'f';
@@ -62,7 +62,7 @@ impl CorruptionLog {
     /// Those of the catalog.
     pub(super) async fn note(
         &mut self,
-        inner: &Inner,
+        disks: &Disks,
         encoding: &Encoding,
         shard: usize,
         damage: &Damage,
@@ -75,9 +75,9 @@ impl CorruptionLog {
             let pages = damage.pages.iter().take(PAGES_NAMED_MAX);
             let pages = pages.map(|pages| format!("{}..{}", pages.start, pages.end));
             let pages = pages.collect::<Vec<_>>().join(" ");
-            let (blob, folder) = (record.id, inner.folder_of(disk));
+            let (blob, folder) = (record.id, disks.folder_of(disk));
             // As it was called when it was written; a segment is of many.
-            let header = inner.blobs.header(record).await.ok();
+            let header = disks.blobs.header(record).await.ok();
             let said = header.and_then(|header| SalvageHeader::from_bytes(&header.owner));
             let path = said.map(|said| said.path).unwrap_or_default();
             match damage.absent {
@@ -87,11 +87,11 @@ impl CorruptionLog {
                 }
             }
         }
-        let now = inner.env.clock.now();
-        if inner.table.note(encoding, shard, now).await? && !damage.absent {
-            inner.count_rot(disk, now).await?;
+        let now = disks.env.clock.now();
+        if disks.table.note(encoding, shard, now).await? && !damage.absent {
+            disks.count_rot(disk, now).await?;
         }
-        inner.upkeep.queued();
+        disks.upkeep.queued();
         Ok(())
     }
 
@@ -101,15 +101,15 @@ impl CorruptionLog {
     }
 
     /// Says how many there were on disks of which not all were named.
-    pub(super) fn sum_up(&self, inner: &Inner) {
+    pub(super) fn sum_up(&self, disks: &Disks) {
         for (disk, shards) in self.found.iter().filter(|(_, shards)| **shards > NAMED_MAX) {
-            let (folder, by) = (inner.folder_of(*disk), self.by);
+            let (folder, by) = (disks.folder_of(*disk), self.by);
             tracing::warn!(%disk, folder, shards, by, "found shards bad or gone, of which the first were named");
         }
     }
 }
 
-impl Inner {
+impl Disks {
     async fn count_rot(&self, disk: DiskId, now: Timestamp) -> Result<()> {
         *self.upkeep.rot.lock().entry(disk).or_default() += 1;
         let key = keys::disk(disk, FOUND);
@@ -149,20 +149,20 @@ fn parse(disk: DiskId, value: Option<&Bytes>) -> Result<CorruptionStats> {
     })
 }
 
-impl Store {
+impl Disks {
     /// The shards found bad on a disk since it joined the pool.
     ///
     /// # Errors
     /// Those of the catalog.
     pub async fn corruptions_found(&self, disk: DiskId) -> Result<CorruptionStats> {
-        let value = self.inner.tree.kv().get(&keys::disk(disk, FOUND)).await?;
+        let value = self.tree.kv().get(&keys::disk(disk, FOUND)).await?;
         parse(disk, value.value.as_ref())
     }
 
     /// Shards found bad since the start of the process, by disk.
     #[must_use]
     pub fn rot_since_start(&self) -> BTreeMap<DiskId, u64> {
-        self.inner.upkeep.rot.lock().clone()
+        self.upkeep.rot.lock().clone()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Decisions about disks: to be emptied, to be replaced, or lost for good.
 //!
 //! A disk that is replaced is emptied first, while it and the others can be read. It counts as
-//! removed once nothing is on it any more: [`Store::ripe`] lists such disks. The replacement and
+//! removed once nothing is on it any more: [`Disks::removable`] lists such disks. The replacement and
 //! the decision about the old disk are recorded together, so that it is acted on once.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,12 +13,12 @@ use dewar_meta::ns::keys;
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, Result};
 use minicbor::{Decode, Encode};
 
+use super::Disks;
 use super::blob_index::Encoding;
 use super::readmit::RETURNED;
 use super::redundancy::DiskView;
 use super::scrub::PROGRESS;
 use super::stale_disk::{DOUBT, decode_doubt};
-use crate::{Inner, Store};
 
 /// The kind of `D` record that holds a [`Decision`].
 pub(super) const DECISION: u8 = b'd';
@@ -32,9 +32,6 @@ const KINDS: usize = 7;
 
 /// Disks that decisions are kept about.
 const DECISIONS_MAX: usize = 10_000;
-
-/// Objects that a refusal names.
-const NAMED_MAX: usize = 5;
 
 /// Blobs whose objects are looked for, to be named.
 const LOST_MAX: usize = 100_000;
@@ -90,9 +87,25 @@ pub struct DiskLine {
     pub space: Option<(u64, u64)>,
 }
 
-impl Inner {
-    /// Reads earlier decisions.
-    pub(crate) async fn load_decisions(&self) -> Result<()> {
+/// What could not be read without a disk.
+#[derive(Clone, Debug, Default)]
+pub struct RemovalLoss {
+    /// Encodings with a shard on the disk.
+    pub encodings: u64,
+    /// Of these, the ones that could not be read without it.
+    pub unreadable: u64,
+    /// The first of the unreadable blobs.
+    pub blobs: BTreeMap<BlobId, i32>,
+    /// Disks whose content is still being looked through.
+    pub unknown: BTreeSet<DiskId>,
+}
+
+impl Disks {
+    /// Reads earlier decisions. Call it before the workers start.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn load_decisions(&self) -> Result<()> {
         let range = keys::disks();
         let scan = Scan {
             from: &range.from,
@@ -156,7 +169,7 @@ impl Inner {
     }
 
     /// The disks as they are now.
-    pub(super) fn disks(&self) -> DiskView {
+    pub(super) fn view(&self) -> DiskView {
         let out = self.out();
         let decisions = self.upkeep.decisions.lock();
         DiskView::new(
@@ -167,7 +180,7 @@ impl Inner {
             out,
         )
         .without(&self.lost_shard_dirs())
-        .doubting(self.unverified(), self.settled())
+        .doubting(self.unverified_blobs(), self.settled())
     }
 
     /// Disks that have been absent for too long, as far as they were ever found.
@@ -264,43 +277,13 @@ impl Decisions {
     }
 }
 
-impl Store {
-    /// Decides about a disk, or takes a decision to drain it back (`None`).
+impl Disks {
+    /// Records a decision about a disk, or takes a decision to drain it back (`None`). It is not
+    /// checked whether data would be lost.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when removing it would lose data, with its description;
-    /// [`ErrorKind::NotFound`] for a disk that no folder and no record names;
-    /// [`ErrorKind::InvalidArgument`] for taking back a removal.
-    pub async fn decide(&self, disk: DiskId, decision: Option<Decision>) -> Result<()> {
-        self.decide_about(disk, decision, false).await
-    }
-
-    /// The same; `known` says that there is or was such a disk.
-    pub(crate) async fn decide_about(
-        &self,
-        disk: DiskId,
-        decision: Option<Decision>,
-        known: bool,
-    ) -> Result<()> {
-        let inner = &self.inner;
-        let before = inner.upkeep.decisions.lock().about(disk);
-        if before == decision {
-            return Ok(());
-        }
-        if before == Some(Decision::Remove) {
-            let message = format!(
-                "disk {disk} was removed: `dewar disk readmit` takes it back with what is on it"
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
-        if decision == Some(Decision::Remove) {
-            let on_it = self.refuse_loss(disk).await?;
-            let known = known || before.is_some() || inner.blobs.pool().member(disk).is_some();
-            if on_it == 0 && !known {
-                let message = format!("no folder and no record knows a disk {disk}");
-                return Err(Error::new(ErrorKind::NotFound, message));
-            }
-        }
+    /// Those of the catalog.
+    pub async fn record_decision(&self, disk: DiskId, decision: Option<Decision>) -> Result<()> {
         let key = keys::disk(disk, DECISION);
         // Disks are replaced when they are full, too.
         let mut batch = Batch {
@@ -318,11 +301,11 @@ impl Store {
             }
             None => batch.deletes.push(key),
         }
-        inner.put_decision(batch).await
+        self.put_decision(batch).await
     }
 
     /// Records that a disk is removed, even if data is lost with it: the journal has given it up.
-    pub(crate) async fn note_removed(&self, disk: DiskId) -> Result<()> {
+    pub async fn note_removed(&self, disk: DiskId) -> Result<()> {
         // Writing into a vector cannot fail.
         let value = minicbor::to_vec(Decision::Remove).unwrap_or_default();
         let batch = Batch {
@@ -330,7 +313,7 @@ impl Store {
             frees: true,
             ..Batch::default()
         };
-        self.inner.put_decision(batch).await
+        self.put_decision(batch).await
     }
 
     /// Replaces a disk by another: the old one is emptied and then removed. It takes effect once
@@ -339,9 +322,8 @@ impl Store {
     /// # Errors
     /// Those of the catalog.
     pub async fn replace(&self, old: DiskId, new: DiskId) -> Result<()> {
-        let inner = &self.inner;
         let note = keys::disk(new, REPLACED);
-        if inner.tree.kv().get(&note).await?.value.is_some() {
+        if self.tree.kv().get(&note).await?.value.is_some() {
             return Ok(());
         }
         let old_id = Bytes::copy_from_slice(&old.0.to_be_bytes());
@@ -351,20 +333,20 @@ impl Store {
             frees: true,
             ..Batch::default()
         };
-        if inner.upkeep.decisions.lock().about(old) != Some(Decision::Remove) {
+        if self.upkeep.decisions.lock().about(old) != Some(Decision::Remove) {
             // Writing into a vector cannot fail.
             let value = minicbor::to_vec(Decision::Replace).unwrap_or_default();
             let key = keys::disk(old, DECISION);
             batch.puts.push((key, Bytes::from(value)));
         }
-        inner.put_decision(batch).await
+        self.put_decision(batch).await
     }
 
     /// The layout in which content of a pool is written now, and the one without a disk; `None` if
     /// too few disks accept data.
     #[must_use]
     pub fn layouts_without(&self, pool: u16, disk: DiskId) -> (Option<Layout>, Option<Layout>) {
-        self.inner.disks().layouts_without(pool, disk)
+        self.view().layouts_without(pool, disk)
     }
 
     /// The pool of a disk: from its identity while it is present, otherwise from the records of its
@@ -373,7 +355,7 @@ impl Store {
     /// # Errors
     /// Those of the catalog.
     pub async fn pool_of_disk(&self, disk: DiskId) -> Result<Option<u16>> {
-        if let Some(member) = self.inner.blobs.pool().member(disk) {
+        if let Some(member) = self.blobs.pool().member(disk) {
             return Ok(Some(member.pool));
         }
         let mut pool = None;
@@ -382,88 +364,66 @@ impl Store {
                 pool = Some(encoding.record.pool);
             }
         };
-        self.inner.for_each_encoding(look).await?;
+        self.for_each_encoding(look).await?;
         Ok(pool)
-    }
-
-    /// Disks whose folder of shards was lost. Their remaining shards are being looked up.
-    #[must_use]
-    pub fn lost_shard_dirs(&self) -> BTreeSet<DiskId> {
-        self.inner.lost_shard_dirs()
     }
 
     /// Disks that were removed.
     #[must_use]
     pub fn removed(&self) -> BTreeSet<DiskId> {
-        self.inner.upkeep.decisions.lock().removed.clone()
+        self.upkeep.decisions.lock().removed.clone()
     }
 
     /// The decision about a disk.
     #[must_use]
     pub fn decision(&self, disk: DiskId) -> Option<Decision> {
-        self.inner.upkeep.decisions.lock().about(disk)
+        self.upkeep.decisions.lock().about(disk)
     }
 
     /// Disks that are being replaced and can be removed now, unless that would lose data: nothing
     /// is on them any more, or they have been absent for too long.
     #[must_use]
     pub fn removable(&self) -> Vec<DiskId> {
-        let inner = &self.inner;
-        let out = inner.out();
-        let emptied = inner.upkeep.emptied.lock();
-        let decisions = inner.upkeep.decisions.lock();
+        let out = self.out();
+        let emptied = self.upkeep.emptied.lock();
+        let decisions = self.upkeep.decisions.lock();
         let replaced = decisions.replaced.iter().copied();
         replaced
             .filter(|disk| emptied.contains(disk) || out.contains(disk))
             .collect()
     }
 
-    /// Refuses the removal of a disk if data could not be read without it. The error describes the
-    /// data.
+    /// The encodings that could not be read without a disk.
     ///
     /// # Errors
-    /// As [`Store::decide`].
-    pub async fn check_removal(&self, disk: DiskId) -> Result<()> {
-        self.refuse_loss(disk).await.map(|_| ())
-    }
-
-    /// Checks whether everything could be read without a disk. Returns the number of encodings with
-    /// a part on it.
-    async fn refuse_loss(&self, disk: DiskId) -> Result<u64> {
-        let inner = &self.inner;
-        inner.look_for_anchors().await;
-        let unknown = inner.wait_until_known().await;
-        let mut disks = inner.disks();
+    /// Those of the catalog.
+    pub async fn loss_without(&self, disk: DiskId) -> Result<RemovalLoss> {
+        self.look_for_anchors().await;
+        let mut loss = RemovalLoss {
+            unknown: self.wait_until_known().await,
+            ..RemovalLoss::default()
+        };
+        let mut view = self.view();
         // What has not been looked through may not be there.
-        disks.distrust(&inner.upkeep.decisions.lock().returned);
-        disks.distrust(&inner.not_compared());
-        let mut lost = BTreeMap::new();
-        let mut count = 0_u64;
-        let mut on_it = 0_u64;
-        inner
-            .for_each_encoding(|encoding, findings| {
-                let record = &encoding.record;
-                let Some(shard) = record.disks.iter().position(|id| *id == disk) else {
-                    return;
-                };
-                on_it += 1;
-                let standing = disks.standing(record, findings);
-                let left = standing.good.without(shard).len();
-                if left < usize::from(record.layout.k) {
-                    count += 1;
-                    if lost.len() < LOST_MAX {
-                        lost.insert(record.id, -1);
-                    }
+        view.distrust(&self.upkeep.decisions.lock().returned);
+        view.distrust(&self.not_compared());
+        self.for_each_encoding(|encoding, findings| {
+            let record = &encoding.record;
+            let Some(shard) = record.disks.iter().position(|id| *id == disk) else {
+                return;
+            };
+            loss.encodings += 1;
+            let standing = view.standing(record, findings);
+            let left = standing.good.without(shard).len();
+            if left < usize::from(record.layout.k) {
+                loss.unreadable += 1;
+                if loss.blobs.len() < LOST_MAX {
+                    loss.blobs.insert(record.id, -1);
                 }
-            })
-            .await?;
-        if count > 0 {
-            let objects = self.objects_in(&lost).await?;
-            let some = count > lost.len() as u64;
-            let message = refusal(disk, count, &objects, some, &unknown);
-            return Err(Error::new(ErrorKind::Conflict, message));
-        }
-        Ok(on_it)
+            }
+        })
+        .await?;
+        Ok(loss)
     }
 
     /// All disks that a folder or a record names, with their content.
@@ -471,19 +431,18 @@ impl Store {
     /// # Errors
     /// Those of the catalog.
     pub async fn disk_lines(&self) -> Result<Vec<DiskLine>> {
-        let inner = &self.inner;
-        let space = inner.blobs.placement().space();
+        let space = self.blobs.placement().space();
         let decisions = {
-            let decisions = inner.upkeep.decisions.lock();
+            let decisions = self.upkeep.decisions.lock();
             let mut all: BTreeMap<DiskId, Decision> = BTreeMap::new();
             let decided = decisions.draining.iter().chain(&decisions.removed);
             all.extend(decided.filter_map(|id| Some((*id, decisions.about(*id)?))));
             all
         };
-        let returned = inner.upkeep.decisions.lock().returned.clone();
+        let returned = self.upkeep.decisions.lock().returned.clone();
         let mut lines: BTreeMap<DiskId, DiskLine> = BTreeMap::new();
         let line = |disk: DiskId| {
-            let member = inner.blobs.pool().member(disk);
+            let member = self.blobs.pool().member(disk);
             let space = space.get(&disk).filter(|_| member.is_some());
             DiskLine {
                 disk,
@@ -497,92 +456,34 @@ impl Store {
                 space: space.map(|space| (space.total, space.available)),
             }
         };
-        for member in inner.blobs.pool().members() {
+        for member in self.blobs.pool().members() {
             lines.insert(member.id, line(member.id));
         }
         for disk in decisions.keys() {
             lines.entry(*disk).or_insert_with(|| line(*disk));
         }
-        inner
-            .for_each_encoding(|encoding, findings| {
-                let record = &encoding.record;
-                let Ok(geometry) = record.geometry() else {
-                    return;
-                };
-                let bad = findings.bad();
-                for (shard, disk) in record.disks.iter().enumerate() {
-                    let line = lines.entry(*disk).or_insert_with(|| line(*disk));
-                    line.shards += 1;
-                    line.bytes += geometry.shard_len(shard);
-                    let missing = record.missing.contains(&(shard as u8));
-                    line.bad += u64::from(missing || bad.contains(shard));
-                }
-            })
-            .await?;
+        self.for_each_encoding(|encoding, findings| {
+            let record = &encoding.record;
+            let Ok(geometry) = record.geometry() else {
+                return;
+            };
+            let bad = findings.bad();
+            for (shard, disk) in record.disks.iter().enumerate() {
+                let line = lines.entry(*disk).or_insert_with(|| line(*disk));
+                line.shards += 1;
+                line.bytes += geometry.shard_len(shard);
+                let missing = record.missing.contains(&(shard as u8));
+                line.bad += u64::from(missing || bad.contains(shard));
+            }
+        })
+        .await?;
         Ok(lines.into_values().collect())
     }
-}
-
-/// The data that would be lost without a disk: its amount, the first few objects, and the way to
-/// list the others. Shards on disks in `unknown` may exist nevertheless.
-fn refusal(
-    disk: DiskId,
-    blobs: u64,
-    objects: &[String],
-    some: bool,
-    unknown: &BTreeSet<DiskId>,
-) -> String {
-    let named = &objects[..objects.len().min(NAMED_MAX)];
-    let mut lines: Vec<String> = named.iter().map(|path| format!("  {path}")).collect();
-    let rest = objects.len() - named.len();
-    // As many as are looked for.
-    let least = match some || objects.len() >= super::ledger::NAMED_MAX {
-        true => "at least ",
-        false => "",
-    };
-    if rest > 0 {
-        lines.push(format!(
-            "  and {least}{rest} more; `dewar fsck` names what has 0 failures left"
-        ));
-    }
-    let advice = match unknown.len() {
-        0 => "Bring other disks back first, or delete what may be lost".to_owned(),
-        count => format!("What is on {count} disks is still being looked through: try again later"),
-    };
-    format!(
-        "without disk {disk} {blobs} blobs could not be read any more, and with them {least}{} \
-         objects:\n{}\n{advice}",
-        objects.len(),
-        lines.join("\n")
-    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_refusal_counts_everything_and_names_a_few() {
-        let objects: Vec<String> = (0..90).map(|n| format!("bucket/{n}")).collect();
-        let said = refusal(DiskId(7), 40, &objects, false, &BTreeSet::new());
-        assert!(
-            said.contains("40 blobs") && said.contains("with them 90 objects"),
-            "{said}"
-        );
-        assert!(said.contains("bucket/4\n  and 85 more"), "{said}");
-        assert_eq!(said.lines().count(), NAMED_MAX + 3, "{said}");
-        let few = refusal(
-            DiskId(7),
-            1,
-            &objects[..2],
-            false,
-            &BTreeSet::from([DiskId(8)]),
-        );
-        assert!(
-            !few.contains("more; ") && few.contains("try again later"),
-            "{few}"
-        );
-    }
 
     /// The bytes are a format: docs/formats/segment.md.
     #[test]

@@ -10,8 +10,8 @@ use dewar_meta::ns::{Tree, UnreferencedBlob};
 use dewar_types::{BlobId, Result, Timestamp};
 use tokio::time::Instant;
 
+use super::Disks;
 use super::blob_index::Encoding;
-use crate::Inner;
 
 /// Entries of the queue read in one scan.
 const PAGE: usize = 512;
@@ -76,7 +76,7 @@ impl GcQueue {
     }
 }
 
-impl Inner {
+impl Disks {
     /// Whether missing bytes of an encoding are damage. The encoding may have been freed or
     /// rewritten while it was read, or half freed before a crash.
     pub(super) async fn is_meant(

@@ -12,20 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dewar_data::blob::CheckOutcome;
 use dewar_data::pace::Pace;
-use dewar_meta::kv::Scan;
-use dewar_meta::ns::keys;
-use dewar_meta::ns::record::{Entry, Record, VersionRecord};
 use dewar_types::{BlobId, DiskId, ErrorKind, Result, Timestamp};
 
+use super::Disks;
 use super::blob_index::Encoding;
 use super::corruption::CorruptionLog;
 use super::gc_queue::GcQueue;
+use super::margins::Margins;
 use super::scrub::ScrubProgress;
-use super::under_replicated::{Margins, UnderReplicated};
-use crate::{Inner, Store};
-
-/// Objects that are named.
-pub(super) const NAMED_MAX: usize = 1000;
 
 /// Records read in one scan.
 const PAGE: usize = 512;
@@ -55,8 +49,8 @@ pub struct Ledger {
     /// Blobs without a name that are not freed yet. They are in no line, and their missing shards
     /// are not damage.
     pub freeing: PendingFree,
-    /// Objects below full redundancy, the worst first, about [`NAMED_MAX`] if there are more. Only
-    /// when asked for.
+    /// Objects below full redundancy, the worst first, about a thousand if there are more. Only when
+    /// asked for.
     pub at_risk: Vec<ObjectAtRisk>,
     /// Whether there were more.
     pub more: bool,
@@ -100,28 +94,20 @@ pub struct ObjectAtRisk {
     pub path: String,
 }
 
-/// The data that a ledger is computed from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LedgerDepth {
-    /// Objects are counted and those at risk named: all names are read.
-    pub objects: bool,
-    /// Every shard is read from its medium first.
-    pub read: bool,
-}
-
-impl Store {
+impl Disks {
     /// Disk failures that the catalog survives now, as [`Ledger::catalog`].
     #[must_use]
     pub fn catalog_margin(&self) -> i32 {
-        self.inner.table.catalog_margin()
+        self.table.catalog_margin()
     }
 
     /// Continues without lost data of the catalog. Other errors are returned.
-    fn go_on_without<T: Default>(&self, counted: Result<T>, ledger: &mut Ledger) -> Result<T> {
+    ///
+    /// # Errors
+    /// The error in `counted`, unless it is about a part of the catalog that is lost.
+    pub fn go_on_without<T: Default>(&self, counted: Result<T>, ledger: &mut Ledger) -> Result<T> {
         match counted {
-            Err(error)
-                if error.kind() == ErrorKind::Corrupt && self.inner.table.catalog_lost() > 0 =>
-            {
+            Err(error) if error.kind() == ErrorKind::Corrupt && self.table.catalog_lost() > 0 => {
                 ledger.unread = Some(error.to_string());
                 Ok(T::default())
             }
@@ -129,84 +115,59 @@ impl Store {
         }
     }
 
-    /// Computes the ledger again. `progress` counts the blobs that were read.
+    /// Computes the ledger again, without objects, and the margins of the encodings below full
+    /// redundancy. If `read` is set, every shard is read from its medium first, and `progress`
+    /// counts the blobs that were read.
     ///
     /// # Errors
     /// Those of the catalog.
-    pub async fn ledger(&self, depth: LedgerDepth, progress: &AtomicU64) -> Result<Ledger> {
-        Ok(self.check(depth, progress).await?.0)
-    }
-
-    /// The same, and the objects below full redundancy that the ledger does not list.
-    ///
-    /// # Errors
-    /// Those of the catalog.
-    pub async fn check(
-        &self,
-        depth: LedgerDepth,
-        progress: &AtomicU64,
-    ) -> Result<(Ledger, UnderReplicated)> {
-        let inner = &self.inner;
-        inner.look_for_anchors().await;
+    pub async fn ledger(&self, read: bool, progress: &AtomicU64) -> Result<(Ledger, Margins)> {
+        self.look_for_anchors().await;
         let mut ledger = Ledger {
-            counted: inner.env.clock.now(),
-            full: i32::try_from(inner.blobs.pool().tolerance()).unwrap_or(i32::MAX),
-            catalog: inner.table.catalog_margin(),
-            unsealed_bytes: inner.segments.unsealed_bytes(),
+            counted: self.env.clock.now(),
+            full: i32::try_from(self.blobs.pool().tolerance()).unwrap_or(i32::MAX),
+            catalog: self.table.catalog_margin(),
+            unsealed_bytes: self.segments.unsealed_bytes(),
             ..Ledger::default()
         };
-        let rebuilt = inner.rebuilt().await;
+        let rebuilt = self.rebuilt().await;
         ledger.unsettled = self.go_on_without(rebuilt, &mut ledger)?.is_some();
         let mut freeing = GcQueue::default();
-        let queue = freeing.refresh(&inner.tree).await;
+        let queue = freeing.refresh(&self.tree).await;
         self.go_on_without(queue, &mut ledger)?;
-        let mut read = BTreeSet::new();
+        let mut whole = BTreeSet::new();
         let mut trusted = BTreeSet::new();
-        if depth.read {
-            let doubted = inner.unverified();
-            let before = inner.steady();
-            let everything = inner.read_everything(&mut freeing, progress).await;
-            (ledger.found_bad, read) = self.go_on_without(everything, &mut ledger)?;
-            let after = inner.steady();
+        if read {
+            let doubted = self.unverified_blobs();
+            let before = self.steady();
+            let everything = self.read_everything(&mut freeing, progress).await;
+            (ledger.found_bad, whole) = self.go_on_without(everything, &mut ledger)?;
+            let after = self.steady();
             for (disk, doubted) in doubted {
                 let steady = before.contains_key(&disk) && before.get(&disk) == after.get(&disk);
-                if steady && read.contains(&disk) {
+                if steady && whole.contains(&disk) {
                     trusted.insert(disk);
-                    inner.end_doubt(disk, doubted.doubt).await?;
+                    self.end_doubt(disk, doubted.doubt).await?;
                 }
             }
         }
-        let queue = freeing.refresh(&inner.tree).await;
+        let queue = freeing.refresh(&self.tree).await;
         self.go_on_without(queue, &mut ledger)?;
-        let counting = inner.count_encodings(&mut ledger, &freeing, &read, &trusted);
+        let counting = self.count_encodings(&mut ledger, &freeing, &whole, &trusted);
         let margins = counting.await;
-        let mut margins = self.go_on_without(margins, &mut ledger)?;
-        let mut lacking = BTreeSet::new();
-        if depth.objects {
-            let packed = margins.add_packed(inner).await;
-            self.go_on_without(packed, &mut ledger)?;
-            let objects = inner.count_objects(&mut ledger, &margins).await;
-            lacking = self.go_on_without(objects, &mut ledger)?;
-        }
-        let mut rest = UnderReplicated::new(inner, margins, &lacking);
-        while ledger.at_risk.len() < NAMED_MAX && !rest.is_over() {
-            let named = rest.next(NAMED_MAX).await;
-            let failed = named.is_err();
-            let named = self.go_on_without(named, &mut ledger)?;
-            ledger.at_risk.extend(named);
-            if failed {
-                break;
-            }
-        }
-        ledger.more = !rest.is_over() && ledger.unread.is_none();
-        // What was read just now may have been the first to miss it.
-        ledger.catalog = inner.table.catalog_margin();
-        ledger.catalog_lost = inner.table.catalog_lost();
-        Ok((ledger, rest))
+        let margins = self.go_on_without(margins, &mut ledger)?;
+        self.note_catalog(&mut ledger);
+        Ok((ledger, margins))
+    }
+
+    /// Notes how safe the catalog is now: a read may have been the first to find a part damaged.
+    pub fn note_catalog(&self, ledger: &mut Ledger) {
+        ledger.catalog = self.table.catalog_margin();
+        ledger.catalog_lost = self.table.catalog_lost();
     }
 }
 
-impl Inner {
+impl Disks {
     /// Readable disks, with the number of their returns. A disk with the same number in two such
     /// maps was not absent in between.
     fn steady(&self) -> BTreeMap<DiskId, u32> {
@@ -228,14 +189,19 @@ impl Inner {
         for member in self.blobs.pool().members() {
             progress.insert(member.id, self.scrub_progress(member.id).await?);
         }
-        let mut disks = self.disks();
+        let mut disks = self.view();
         disks.distrust(&self.not_compared());
         for disk in trusted {
             disks.trust(*disk);
         }
         let counted = ledger.counted;
         // What the journal has can be read, whatever is lost of the index.
-        let mut margins = Margins::new(ledger.full, ledger.catalog.max(0), disks.clone());
+        let mut margins = Margins::new(
+            self.upkeep.config.margins_max,
+            ledger.full,
+            ledger.catalog.max(0),
+            disks.clone(),
+        );
         self.for_each_encoding(|encoding, findings| {
             let record = &encoding.record;
             if freeing.holds(record.id) {
@@ -343,67 +309,5 @@ impl Inner {
             }
         }
         Ok(unread)
-    }
-
-    /// Counts objects by the failures that they survive. Returns the numbers of failures of objects
-    /// at risk.
-    async fn count_objects(&self, ledger: &mut Ledger, margins: &Margins) -> Result<BTreeSet<i32>> {
-        let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
-        let mut lacking = BTreeSet::new();
-        let kv = self.tree.kv().snapshot();
-        for table in [keys::ENTRY, keys::VERSION] {
-            let range = keys::KeyRange::prefix(bytes::Bytes::copy_from_slice(&[table]));
-            let mut from = range.from.clone();
-            loop {
-                let scan = Scan {
-                    from: &from,
-                    to: &range.to,
-                    limit: PAGE,
-                    reverse: false,
-                };
-                let page = kv.scan(scan).await?;
-                for (key, value) in &page.pairs {
-                    let version = if table == keys::VERSION {
-                        VersionRecord::from_value(key, value)?
-                    } else {
-                        match Entry::from_value(key, value)? {
-                            Entry::File(file) => file.current,
-                            Entry::Dir(_) | Entry::Symlink(_) => continue,
-                        }
-                    };
-                    let left = margins.of(self, &version).await?;
-                    *counts.entry(left.margin).or_default() += 1;
-                    if !left.is_whole {
-                        lacking.insert(left.margin);
-                    }
-                }
-                match page.pairs.last().filter(|_| page.more) {
-                    Some((last, _)) => from = keys::just_after(last),
-                    None => break,
-                }
-            }
-        }
-        for (margin, objects) in counts {
-            ledger.lines.entry(margin).or_default().objects = Some(objects);
-        }
-        Ok(lacking)
-    }
-}
-
-impl Store {
-    /// Paths of objects that have a part in one of these blobs, [`NAMED_MAX`] of them if there are many.
-    pub(super) async fn objects_in(&self, blobs: &BTreeMap<BlobId, i32>) -> Result<Vec<String>> {
-        let inner = &self.inner;
-        let mut margins = Margins::only(blobs);
-        margins.add_packed(inner).await?;
-        let mut ledger = Ledger::default();
-        let lacking = inner.count_objects(&mut ledger, &margins).await?;
-        let mut at_risk = UnderReplicated::new(inner, margins, &lacking);
-        let mut named = Vec::new();
-        while named.len() < NAMED_MAX && !at_risk.is_over() {
-            named.extend(at_risk.next(NAMED_MAX).await?);
-        }
-        named.truncate(NAMED_MAX);
-        Ok(named.into_iter().map(|danger| danger.path).collect())
     }
 }

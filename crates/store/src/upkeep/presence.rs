@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use super::blob_index::Encoding;
 use super::disk_tasks::DiskTasks;
 use super::gc_queue::GcQueue;
-use crate::{Inner, SharedStore};
+use super::{Disks, SharedDisks};
 
 /// The folder of shards.
 pub(super) const FOLDER: &str = "blobs";
@@ -87,7 +87,7 @@ impl Presence {
 
 /// Checks the anchors and the tokens of the disks.
 pub(crate) struct PresenceWorker {
-    inner: SharedStore,
+    disks: SharedDisks,
     /// The last error that was logged about each disk, so that it is logged once.
     logged: BTreeMap<DiskId, String>,
 }
@@ -98,27 +98,27 @@ impl Worker for PresenceWorker {
 
     /// Ends when no disk is being searched, and no token is being written.
     async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
-        let inner = &self.inner;
+        let disks = &self.disks;
         let mut searches = DiskTasks::new();
         let mut changes = DiskTasks::new();
         loop {
-            for member in inner.blobs.pool().members() {
+            for member in disks.blobs.pool().members() {
                 if gate.is_closed() {
                     break;
                 }
                 let id = member.id;
-                let doubted = !searches.runs_on(id) && inner.look_for_anchor(&member).await;
-                if let Err(error) = inner.look_at_token(&member).await {
+                let doubted = !searches.runs_on(id) && disks.look_for_anchor(&member).await;
+                if let Err(error) = disks.look_at_token(&member).await {
                     let disk = member.disk.label();
                     tracing::debug!(disk, %error, "the token of a disk is not known yet");
                 }
                 if doubted {
                     let member = member.clone();
-                    let search = async move { inner.settle_doubt(&member, gate).await };
+                    let search = async move { disks.settle_doubt(&member, gate).await };
                     searches.start(id, search);
                 }
-                if !changes.runs_on(id) && inner.token_is_due(&member) {
-                    changes.start(id, async move { inner.change_token(&member).await });
+                if !changes.runs_on(id) && disks.token_is_due(&member) {
+                    changes.start(id, async move { disks.change_token(&member).await });
                 }
             }
             if searches.is_empty() && changes.is_empty() {
@@ -133,14 +133,14 @@ impl Worker for PresenceWorker {
                         let logged = self.logged.entry(disk).or_default();
                         let error = result.err().map(|error| error.to_string()).unwrap_or_default();
                         if !error.is_empty() && *logged != error {
-                            let folder = inner.folder_of(disk);
+                            let folder = disks.folder_of(disk);
                             tracing::info!(folder, %disk, error, "what is on a disk is not known yet");
                         }
                         *logged = error;
                     }
                     Some((disk, result)) = changes.next() => {
                         if let Err(error) = result {
-                            let folder = inner.folder_of(disk);
+                            let folder = disks.folder_of(disk);
                             tracing::debug!(folder, %disk, %error, "a disk keeps its token for now");
                         }
                     }
@@ -152,17 +152,18 @@ impl Worker for PresenceWorker {
 }
 
 impl PresenceWorker {
-    pub(crate) const fn new(inner: SharedStore) -> Self {
+    pub(crate) const fn new(disks: SharedDisks) -> Self {
         Self {
-            inner,
+            disks,
             logged: BTreeMap::new(),
         }
     }
 }
 
-impl Inner {
-    /// Disks whose shards are not known to be there.
-    pub(super) fn lost_shard_dirs(&self) -> BTreeSet<DiskId> {
+impl Disks {
+    /// Disks whose folder of shards was lost. Their remaining shards are being looked up.
+    #[must_use]
+    pub fn lost_shard_dirs(&self) -> BTreeSet<DiskId> {
         let presence = self.upkeep.presence.lock();
         let gone = |known: &Presence| matches!(known.known, FolderCheck::Doubted { gone: true });
         let lost_shard_dirs = presence.iter().filter(|(_, known)| gone(known));

@@ -29,7 +29,7 @@ use super::disks::DECISION;
 use super::redundancy::Redundancy;
 use super::scrub::PROGRESS;
 use super::stale_disk::{DOUBT, TOKEN};
-use crate::{Inner, SharedStore, Store};
+use super::{Disks, SharedDisks};
 
 /// The kind of `D` record of a disk that was taken back and must be searched.
 pub(super) const RETURNED: u8 = b'b';
@@ -57,20 +57,20 @@ pub struct Holdings {
 }
 
 /// Searches the disks that were taken back.
-pub(crate) struct ReturnedDiskWorker(pub(crate) SharedStore);
+pub(crate) struct ReturnedDiskWorker(pub(crate) SharedDisks);
 
 impl Worker for ReturnedDiskWorker {
     const NAME: &'static str = "returned-disks";
 
     async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
-        let inner = &self.0;
-        let waiting = inner.upkeep.decisions.lock().returned.clone();
+        let disks = &self.0;
+        let waiting = disks.upkeep.decisions.lock().returned.clone();
         let members = waiting
             .iter()
-            .filter_map(|id| inner.blobs.pool().member(*id));
+            .filter_map(|id| disks.blobs.pool().member(*id));
         for member in members.filter(|member| member.disk.state().writable()) {
             let disk = member.disk.label();
-            match inner.look_through(&member, gate).await {
+            match disks.look_through(&member, gate).await {
                 Ok(taken) => {
                     tracing::info!(disk, taken, "a disk that was taken back is in full use");
                 }
@@ -116,7 +116,7 @@ fn by_blob(files: Vec<(BlobId, u32, usize)>) -> BTreeMap<BlobId, Vec<(u32, usize
     blobs
 }
 
-impl Inner {
+impl Disks {
     /// Takes what the pool lacks from a disk; how many shards.
     async fn look_through(&self, member: &Member, gate: &PauseGate) -> Result<u64> {
         let mut taken = 0;
@@ -161,7 +161,7 @@ impl Inner {
             };
             let record = &encoding.record;
             let known = self.table.finding(blob).await?.unwrap_or_default();
-            let standing = self.disks().standing(record, &known);
+            let standing = self.view().standing(record, &known);
             if !is_wanted(&encoding, &standing, member.id, found) {
                 return Ok(false);
             }
@@ -195,15 +195,14 @@ impl Inner {
     }
 }
 
-impl Store {
+impl Disks {
     /// The content of a removed disk that was found in a folder. Its files are listed and not read.
     ///
     /// # Errors
     /// Those of the disk and of the catalog.
     pub async fn holdings(&self, id: DiskId, disk: &dyn Disk) -> Result<Holdings> {
-        let inner = &self.inner;
         let mut holdings = Holdings::default();
-        let disks = inner.disks();
+        let disks = self.view();
         for shelf in shelves_on(disk).await? {
             let files = by_blob(shards_on(disk, &shelf).await?);
             holdings.shards += files.values().map(|found| found.len() as u64).sum::<u64>();
@@ -212,8 +211,8 @@ impl Store {
             };
             let mut from = Some(*first);
             while let Some(at) = from.filter(|at| at <= last) {
-                let page = inner.table.encodings(at, PAGE).await?;
-                let findings = inner.findings_of(&page.encodings).await?;
+                let page = self.table.encodings(at, PAGE).await?;
+                let findings = self.findings_of(&page.encodings).await?;
                 for encoding in &page.encodings {
                     let blob = encoding.record.id;
                     let none = KnownBadShards::default();
@@ -241,8 +240,7 @@ impl Store {
     ///
     /// # Errors
     /// Those of the catalog.
-    pub(crate) async fn take_back(&self, disk: DiskId) -> Result<()> {
-        let inner = &self.inner;
+    pub async fn take_back(&self, disk: DiskId) -> Result<()> {
         let batch = Batch {
             puts: vec![(keys::disk(disk, RETURNED), Bytes::new())],
             deletes: [DECISION, PROGRESS, TOKEN, DOUBT]
@@ -251,14 +249,14 @@ impl Store {
             frees: true,
             ..Batch::default()
         };
-        inner.put_decision(batch).await?;
-        inner.upkeep.scrubs.lock().remove(&disk);
+        self.put_decision(batch).await?;
+        self.upkeep.scrubs.lock().remove(&disk);
         Ok(())
     }
 
     /// Whether a disk was taken back and has not been looked through yet.
     #[must_use]
     pub fn is_returning(&self, disk: DiskId) -> bool {
-        self.inner.upkeep.decisions.lock().returned.contains(&disk)
+        self.upkeep.decisions.lock().returned.contains(&disk)
     }
 }

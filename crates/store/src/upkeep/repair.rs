@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use super::ReplacedFiles;
 use super::blob_index::Encoding;
 use super::redundancy::Redundancy;
+use super::{Disks, SharedDisks};
 use crate::limits::FREE_GRACE;
-use crate::{Inner, SharedStore};
 
 /// Interval of reads of the queue without a notification.
 const PASS_EVERY: Duration = Duration::from_secs(30);
@@ -151,7 +151,7 @@ struct RepairScan {
 
 /// Repairs blobs.
 pub(crate) struct RepairWorker {
-    inner: SharedStore,
+    disks: SharedDisks,
     failed: FailedRepairs,
     /// The state of the disks in the last pass.
     looked_for: Option<Vec<(DiskId, DiskState, bool)>>,
@@ -164,21 +164,21 @@ impl Worker for RepairWorker {
     const LOOK_EVERY: Duration = Duration::from_secs(1);
 
     async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
-        let inner = &self.inner;
-        inner.tell_repaired();
-        inner.remove_leftovers().await;
-        let states = inner.disk_states();
+        let disks = &self.disks;
+        disks.tell_repaired();
+        disks.remove_leftovers().await;
+        let states = disks.disk_states();
         if self.looked_for.as_ref() != Some(&states) {
             self.looked_for = Some(states);
             // What could not be had may be had now.
             self.failed = FailedRepairs::default();
-            inner.upkeep.survey_due.store(true, Ordering::Relaxed);
+            disks.upkeep.survey_due.store(true, Ordering::Relaxed);
             self.next = Instant::now();
         }
         if Instant::now() < self.next {
             return Ok(WorkOutcome::Idle);
         }
-        let repaired = inner.repair_pass(&mut self.failed, gate).await? > 0;
+        let repaired = disks.repair_pass(&mut self.failed, gate).await? > 0;
         if !repaired {
             let due = self.failed.next_due().unwrap_or(PASS_EVERY);
             self.next = Instant::now() + due.min(PASS_EVERY);
@@ -189,7 +189,7 @@ impl Worker for RepairWorker {
     /// Disks change without a cue.
     async fn wait(&mut self) {
         let pause = self.next.saturating_duration_since(Instant::now());
-        let cue = self.inner.upkeep.cue.notified();
+        let cue = self.disks.upkeep.cue.notified();
         if tokio::time::timeout(pause.min(Self::LOOK_EVERY), cue)
             .await
             .is_ok()
@@ -199,7 +199,7 @@ impl Worker for RepairWorker {
     }
 
     fn status(&self) -> WorkerStatus {
-        let status = *self.inner.upkeep.repair.lock();
+        let status = *self.disks.upkeep.repair.lock();
         WorkerStatus {
             pending: Some(status.waiting + status.resting),
         }
@@ -207,9 +207,9 @@ impl Worker for RepairWorker {
 }
 
 impl RepairWorker {
-    pub(crate) fn new(inner: SharedStore) -> Self {
+    pub(crate) fn new(disks: SharedDisks) -> Self {
         Self {
-            inner,
+            disks,
             failed: FailedRepairs::default(),
             looked_for: None,
             next: Instant::now(),
@@ -217,7 +217,7 @@ impl RepairWorker {
     }
 }
 
-impl Inner {
+impl Disks {
     fn tell_repaired(&self) {
         let now = *self.upkeep.repair.lock();
         self.upkeep.told.lock().tell(now);
@@ -227,7 +227,7 @@ impl Inner {
     /// returns of each disk, because shards written during a short absence are missing and must be
     /// found too.
     fn disk_states(&self) -> Vec<(DiskId, DiskState, bool)> {
-        let disks = self.disks();
+        let disks = self.view();
         self.blobs
             .pool()
             .members()
@@ -300,7 +300,7 @@ impl Inner {
         let mut from = BlobId(0);
         loop {
             let (queued, next) = self.table.findings(from, QUEUE_STEP).await?;
-            let disks = self.disks();
+            let disks = self.view();
             let mut work: Vec<(i32, Encoding)> = Vec::new();
             for (blob, findings) in &queued {
                 if failed.rests(*blob) {
@@ -331,7 +331,7 @@ impl Inner {
 
     async fn survey(&self, failed: &FailedRepairs) -> Result<RepairScan> {
         let mut survey = RepairScan::default();
-        let disks = self.disks();
+        let disks = self.view();
         let mut emptied = self.upkeep.decisions.lock().draining.clone();
         self.for_each_encoding(|encoding, findings| {
             for disk in &encoding.record.disks {
@@ -367,7 +367,7 @@ impl Inner {
             for encoding in &page.encodings {
                 let none = KnownBadShards::default();
                 let known = findings.get(&encoding.record.id).unwrap_or(&none);
-                let standing = self.disks().standing(&encoding.record, known);
+                let standing = self.view().standing(&encoding.record, known);
                 if standing.is_actionable()
                     && standing.margin <= worst
                     && !failed.rests(encoding.record.id)
@@ -432,7 +432,7 @@ impl Inner {
         };
         let findings = self.table.finding(blob).await?;
         let known = findings.clone().unwrap_or_default();
-        let disks = self.disks();
+        let disks = self.view();
         let standing = disks.standing(&encoding.record, &known);
         if standing.anew && standing.moves.is_empty() {
             return self
@@ -660,11 +660,11 @@ impl Inner {
     }
 }
 
-impl crate::Store {
+impl Disks {
     /// The status of repair.
     #[must_use]
     pub fn repair_status(&self) -> RepairStatus {
-        *self.inner.upkeep.repair.lock()
+        *self.upkeep.repair.lock()
     }
 }
 

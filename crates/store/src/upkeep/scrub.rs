@@ -22,7 +22,7 @@ use super::blob_index::Encoding;
 use super::corruption::CorruptionLog;
 use super::disk_tasks::DiskTasks;
 use super::gc_queue::GcQueue;
-use crate::{Inner, SharedStore, Store};
+use super::{Disks, SharedDisks};
 
 /// The kind of `D` record that holds a [`ScrubProgress`].
 pub(super) const PROGRESS: u8 = b's';
@@ -127,7 +127,7 @@ impl ScrubProgress {
 }
 
 /// Reads the disks, all at the same time.
-pub(crate) struct ScrubWorker(pub(crate) SharedStore);
+pub(crate) struct ScrubWorker(pub(crate) SharedDisks);
 
 impl Worker for ScrubWorker {
     const NAME: &'static str = "scrub";
@@ -135,22 +135,22 @@ impl Worker for ScrubWorker {
 
     /// Ends when no disk is being read.
     async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
-        let inner = &self.0;
+        let disks = &self.0;
         let mut passes = DiskTasks::new();
         loop {
-            let members = inner.blobs.pool().members();
+            let members = disks.blobs.pool().members();
             let readable = members.filter(|member| member.disk.state().readable());
             for disk in readable.map(|member| member.id) {
                 if gate.is_closed() || passes.runs_on(disk) {
                     continue;
                 }
-                match inner.due(disk).await {
+                match disks.due(disk).await {
                     Ok(Some(progress)) => {
-                        passes.start(disk, inner.scrub_disk(disk, progress, gate));
+                        passes.start(disk, disks.scrub_disk(disk, progress, gate));
                     }
                     Ok(None) => {}
                     Err(error) => {
-                        let folder = inner.folder_of(disk);
+                        let folder = disks.folder_of(disk);
                         tracing::warn!(folder, %disk, %error, "the scrub's progress is not known");
                     }
                 }
@@ -165,7 +165,7 @@ impl Worker for ScrubWorker {
                     biased;
                     Some((disk, result)) = passes.next() => {
                         if let Err(error) = result {
-                            let folder = inner.folder_of(disk);
+                            let folder = disks.folder_of(disk);
                             tracing::warn!(folder, %disk, %error, "the scrub was cut short; it will go on");
                         }
                     }
@@ -176,12 +176,12 @@ impl Worker for ScrubWorker {
     }
 }
 
-impl Inner {
+impl Disks {
     /// The pass that is due on a disk, under way or new.
     async fn due(&self, disk: DiskId) -> Result<Option<ScrubProgress>> {
         let mut progress = self.scrub_progress(disk).await?;
         self.upkeep.scrubs.lock().entry(disk).or_default().last = progress.last;
-        let doubt = self.unverified().remove(&disk).map(|at| at.doubt);
+        let doubt = self.unverified_blobs().remove(&disk).map(|at| at.doubt);
         let is_new = |below: BlobId| doubt.is_none_or(|doubt| below > doubt.below);
         if progress.began.is_some() && is_new(progress.below) {
             return Ok(Some(progress));
@@ -278,7 +278,7 @@ impl Inner {
         gate: &PauseGate,
     ) -> Result<()> {
         let config = &self.upkeep.config;
-        let doubt = self.unverified().remove(&disk).map(|at| at.doubt);
+        let doubt = self.unverified_blobs().remove(&disk).map(|at| at.doubt);
         let (busy, idle) = match doubt {
             Some(_) => (config.repair_busy, config.repair_idle),
             None => (config.scrub_busy, config.scrub_idle),
@@ -301,7 +301,7 @@ impl Inner {
                     break;
                 }
                 gate.pass().await;
-                if self.unverified().get(&disk).map(|at| at.doubt) != doubt {
+                if self.unverified_blobs().get(&disk).map(|at| at.doubt) != doubt {
                     // What it has read was another's.
                     rot.sum_up(self);
                     return Ok(());
@@ -385,11 +385,11 @@ impl Inner {
     }
 }
 
-impl Store {
+impl Disks {
     /// How far the scrub of each disk is, by disk.
     #[must_use]
     pub fn scrub_status(&self) -> Vec<(DiskId, ScrubStatus)> {
-        let scrubs = self.inner.upkeep.scrubs.lock();
+        let scrubs = self.upkeep.scrubs.lock();
         scrubs
             .iter()
             .map(|(disk, status)| (*disk, *status))
@@ -401,15 +401,14 @@ impl Store {
     /// # Errors
     /// Those of the catalog.
     pub async fn scrub_passes(&self) -> Result<Vec<ScrubPass>> {
-        let inner = &self.inner;
         let mut passes = Vec::new();
-        let members = inner.blobs.pool().members();
+        let members = self.blobs.pool().members();
         let members: Vec<_> = members
             .map(|member| (member.id, member.disk.state().readable()))
             .collect();
         for (disk, readable) in members {
-            let progress = inner.scrub_progress(disk).await?;
-            let known = inner.upkeep.scrubs.lock().get(&disk).copied();
+            let progress = self.scrub_progress(disk).await?;
+            let known = self.upkeep.scrubs.lock().get(&disk).copied();
             let mut status = known.unwrap_or_default();
             if progress.began.is_some() && status.began != progress.began {
                 // It was asked for, and nothing was read yet.
@@ -430,12 +429,12 @@ impl Store {
     /// # Errors
     /// Those of the catalog.
     pub async fn scrub_now(&self, disk: DiskId) -> Result<()> {
-        let mut progress = self.inner.scrub_progress(disk).await?;
+        let mut progress = self.scrub_progress(disk).await?;
         if progress.began.is_none() {
-            progress.began = Some(self.inner.env.clock.now());
+            progress.began = Some(self.env.clock.now());
             progress.next = BlobId(0);
-            progress.below = self.inner.tree.ids().blob().await?;
-            self.inner.write_progress(disk, &progress).await?;
+            progress.below = self.tree.ids().blob().await?;
+            self.write_progress(disk, &progress).await?;
         }
         Ok(())
     }

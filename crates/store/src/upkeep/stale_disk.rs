@@ -36,9 +36,9 @@ use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
 use tokio::time::Instant;
 
+use super::Disks;
 use super::presence::{DOUBTED, FOLDER};
 use super::scrub::ScrubProgress;
-use crate::{Inner, Store};
 
 /// The kind of `D` record that holds a [`CatalogToken`].
 pub(super) const TOKEN: u8 = b't';
@@ -158,7 +158,7 @@ pub(super) fn decode_doubt(disk: DiskId, value: &[u8]) -> Result<StaleDisk> {
     minicbor::decode(value).map_err(|error| corrupt(disk, error))
 }
 
-impl Inner {
+impl Disks {
     /// Whether the token of a disk was compared since it is there.
     pub(super) fn token_compared(&self, member: &Member, returns: u32) -> bool {
         let tokens = self.upkeep.tokens.lock();
@@ -187,7 +187,7 @@ impl Inner {
     }
 
     /// The unverified blobs on disks in doubt.
-    pub(super) fn unverified(&self) -> BTreeMap<DiskId, UnverifiedBlobs> {
+    pub(super) fn unverified_blobs(&self) -> BTreeMap<DiskId, UnverifiedBlobs> {
         self.upkeep.unverified.lock().clone()
     }
 
@@ -439,12 +439,12 @@ async fn is_doubted(disk: &dyn Disk) -> Result<bool> {
     }
 }
 
-impl Store {
+impl Disks {
     /// Disks that were replaced by an earlier state of themselves and have not been read since.
     #[must_use]
     pub fn unverified(&self) -> BTreeSet<DiskId> {
-        let gone = &self.inner.upkeep.decisions.lock().removed;
-        let unverified = self.inner.upkeep.unverified.lock();
+        let gone = &self.upkeep.decisions.lock().removed;
+        let unverified = self.upkeep.unverified.lock();
         let doubted = unverified.keys().filter(|disk| !gone.contains(disk));
         doubted.copied().collect()
     }

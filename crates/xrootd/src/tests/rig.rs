@@ -10,7 +10,7 @@ use dewar_auth::{Caller, MasterKeys, Origin, UncountedConnection};
 use dewar_checksum::AlgorithmSet;
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
-use dewar_data::segment::Segments;
+use dewar_data::segment::SegmentLimits;
 use dewar_env::BoxFuture;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::worker::WorkerRegistry;
@@ -19,8 +19,8 @@ use dewar_meta::ns::Tree;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::{FileWrite, WriteMode};
 use dewar_store::quota::{Quota, QuotaTarget};
-use dewar_store::upkeep::UpkeepConfig;
-use dewar_store::{BlobTable, JournalPin, Store, StoreParts};
+use dewar_store::upkeep::{DiskParts, Disks, UpkeepConfig};
+use dewar_store::{JournalPin, Store, StoreParts};
 use dewar_types::{
     BlobId, BucketName, DiskId, Error, ErrorKind, Layout, ObjectKey, Result, UserId,
 };
@@ -157,19 +157,21 @@ impl Rig {
         let kv = Arc::new(MemoryKv::new());
         let tree = Tree::open(Arc::clone(&kv) as _, env.clone(), 1).await;
         let tree = Arc::new(tree.expect("opened"));
-        let hold = Arc::new(NoJournal);
-        let table = BlobTable::new(env.clone(), Arc::clone(&kv) as _, Arc::clone(&tree), hold);
-        let table = Arc::new(table);
+        let disks = Disks::new(DiskParts {
+            env: env.clone(),
+            tree: Arc::clone(&tree),
+            blobs,
+            journal: Arc::new(NoJournal),
+            segments: SegmentLimits::default(),
+            upkeep: UpkeepConfig::default(),
+        });
         let store = Store::new(StoreParts {
-            segments: Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _),
             master: Arc::new(MasterKeys::generate(&*env.rng)),
             env: env.clone(),
             kv,
             tree,
-            blobs,
-            table,
+            disks,
             small_bytes_max: 10_000,
-            upkeep: UpkeepConfig::default(),
             part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
             lifecycle: dewar_store::lifecycle::LifecycleConfig::default(),
             listing: dewar_store::ListingConfig::default(),

@@ -10,7 +10,7 @@ use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
 use dewar_env::{Disk, DiskState};
 use dewar_types::{BlobId, DiskId, Result};
 
-use crate::SharedStore;
+use crate::upkeep::SharedDisks;
 
 /// When a disk is swept again on which blobs were being written.
 const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// It does not run until it is decided what happens with blobs that a rebuilt catalog does not
 /// name. That is decided while the store is not served.
 pub(super) struct SweepWorker {
-    inner: SharedStore,
+    disks: SharedDisks,
     /// The first blob id that this opening assigns.
     first_new: BlobId,
     /// The catalog was rebuilt, and it was not decided yet what happens with the blobs that it does
@@ -42,14 +42,14 @@ impl Worker for SweepWorker {
         let lost = match self.lost.take() {
             Some(lost) => lost,
             None => {
-                self.undecided = self.undecided || self.inner.rebuilt().await?.is_some();
+                self.undecided = self.undecided || self.disks.rebuilt().await?.is_some();
                 if self.undecided {
                     return Ok(WorkOutcome::Idle);
                 }
-                self.inner.tree.ids().lost_ranges().await?
+                self.disks.tree.ids().lost_ranges().await?
             }
         };
-        for member in self.inner.blobs.pool().members() {
+        for member in self.disks.blobs.pool().members() {
             gate.pass().await;
             if self.is_due(&member) {
                 self.sweep(member, &lost).await;
@@ -61,9 +61,9 @@ impl Worker for SweepWorker {
 }
 
 impl SweepWorker {
-    pub(super) const fn new(inner: SharedStore, first_new: BlobId) -> Self {
+    pub(super) const fn new(disks: SharedDisks, first_new: BlobId) -> Self {
         Self {
-            inner,
+            disks,
             first_new,
             undecided: false,
             lost: None,
@@ -73,13 +73,13 @@ impl SweepWorker {
     }
 
     fn is_due(&mut self, member: &Member) -> bool {
-        let inner = &self.inner;
+        let disks = &self.disks;
         let state = member.disk.state();
-        if !inner.upkeep.may_sweep(member.id) {
+        if !disks.upkeep.may_sweep(member.id) {
             return false;
         }
-        let left = inner.blobs.has_leftovers(member.id) && !self.again.contains_key(&member.id);
-        if inner.upkeep.sweeps_again(member.id) || left {
+        let left = disks.blobs.has_leftovers(member.id) && !self.again.contains_key(&member.id);
+        if disks.upkeep.sweeps_again(member.id) || left {
             self.swept.remove(&member.id);
         }
         let done = self
@@ -87,18 +87,18 @@ impl SweepWorker {
             .get(&member.id)
             .is_some_and(|(disk, swept)| Arc::ptr_eq(disk, &member.disk) && *swept == state);
         let due = self.again.get(&member.id);
-        let due = due.is_some_and(|due| *due <= inner.env.clock.elapsed());
+        let due = due.is_some_and(|due| *due <= disks.env.clock.elapsed());
         state.writable() && (!done || due)
     }
 
     async fn sweep(&mut self, member: Member, lost: &[(u64, u64)]) {
-        let inner = &self.inner;
+        let disks = &self.disks;
         let state = member.disk.state();
         self.again.remove(&member.id);
-        let look_up = async |blob| known(inner, lost, blob).await;
-        let needed = |blob| inner.table.is_needed(blob);
-        let claim = |blob| inner.upkeep.begin(blob).filter(|_| !needed(blob));
-        let swept = inner.blobs.sweep(&member, self.first_new, claim, look_up);
+        let look_up = async |blob| known(disks, lost, blob).await;
+        let needed = |blob| disks.table.is_needed(blob);
+        let claim = |blob| disks.upkeep.begin(blob).filter(|_| !needed(blob));
+        let swept = disks.blobs.sweep(&member, self.first_new, claim, look_up);
         match swept.await {
             Ok(found) => {
                 if found.removed > 0 {
@@ -108,7 +108,7 @@ impl SweepWorker {
                 }
                 // What was being written, sealed or repaired may have left something too.
                 if found.busy > 0 {
-                    let again = inner.env.clock.elapsed() + SWEEP_AGAIN_AFTER;
+                    let again = disks.env.clock.elapsed() + SWEEP_AGAIN_AFTER;
                     self.again.insert(member.id, again);
                 }
                 self.swept.insert(member.id, (member.disk, state));
@@ -121,12 +121,12 @@ impl SweepWorker {
 }
 
 /// The rule of a sweep for a blob's files.
-async fn known(inner: &SharedStore, lost: &[(u64, u64)], blob: BlobId) -> Result<BlobStatus> {
+async fn known(disks: &SharedDisks, lost: &[(u64, u64)], blob: BlobId) -> Result<BlobStatus> {
     // In this order: a segment leaves the memory only once its record is visible.
-    if inner.segments.is_unsealed(blob) {
+    if disks.segments.is_unsealed(blob) {
         return Ok(BlobStatus::Busy);
     }
-    Ok(match inner.table.named(blob).await? {
+    Ok(match disks.table.named(blob).await? {
         Some(record) => BlobStatus::Named(record),
         // A loss that was accepted took its record: it can be salvaged by what its header says.
         None if lost

@@ -3,10 +3,10 @@
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
 use dewar_types::Result;
 
-use crate::SharedStore;
+use crate::upkeep::SharedDisks;
 
 /// Writes full segments to the disks.
-pub(super) struct SealWorker(pub(super) SharedStore);
+pub(super) struct SealWorker(pub(super) SharedDisks);
 
 impl Worker for SealWorker {
     const NAME: &'static str = "segment-seal";
@@ -22,7 +22,7 @@ impl Worker for SealWorker {
 }
 
 /// Closes segments that are not full while the journal fills up.
-pub(super) struct CloseWorker(pub(super) SharedStore);
+pub(super) struct CloseWorker(pub(super) SharedDisks);
 
 impl Worker for CloseWorker {
     const NAME: &'static str = "segment-close";
@@ -37,7 +37,7 @@ impl Worker for CloseWorker {
 }
 
 /// Writes the rest of segments anew when much of them is dead.
-pub(super) struct CompactWorker(pub(super) SharedStore);
+pub(super) struct CompactWorker(pub(super) SharedDisks);
 
 impl Worker for CompactWorker {
     const NAME: &'static str = "segment-compaction";

@@ -7,15 +7,17 @@ use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
 use dewar_meta::ns::UnreferencedBlob;
 use dewar_types::{BlobId, Result, Timestamp};
 
-use super::STEP;
-use crate::SharedStore;
 use crate::limits::FREE_GRACE;
+use crate::upkeep::SharedDisks;
+
+/// Blobs freed in one step.
+const STEP: usize = 256;
 
 /// Frees blobs whose names were removed before the grace time and that have no readers. Bytes are
 /// deleted before the record. A crash in between only repeats the deletion. Blobs with readers are
 /// skipped, so that they do not delay the rest.
 pub(super) struct FreeWorker {
-    inner: SharedStore,
+    disks: SharedDisks,
     /// The last blob that was checked, while there are more.
     after: Option<UnreferencedBlob>,
     /// Blobs that were queued at a time in the future, because the clock was set back, and the
@@ -33,9 +35,9 @@ impl Worker for FreeWorker {
 }
 
 impl FreeWorker {
-    pub(super) const fn new(inner: SharedStore) -> Self {
+    pub(super) const fn new(disks: SharedDisks) -> Self {
         Self {
-            inner,
+            disks,
             after: None,
             ahead: BTreeMap::new(),
         }
@@ -44,10 +46,10 @@ impl FreeWorker {
     /// Checks a limited number of blobs and returns the last one; `None` when there are no more.
     async fn step(&mut self) -> Result<Option<UnreferencedBlob>> {
         let after = self.after.take();
-        let inner = &self.inner;
+        let disks = &self.disks;
         let grace = u64::try_from(FREE_GRACE.as_nanos()).unwrap_or(u64::MAX);
-        let before = Timestamp(inner.env.clock.now().0.saturating_sub(grace));
-        let mut looked_at = inner
+        let before = Timestamp(disks.env.clock.now().0.saturating_sub(grace));
+        let mut looked_at = disks
             .tree
             .unnamed_blobs(before, after.as_ref(), STEP)
             .await?;
@@ -56,30 +58,30 @@ impl FreeWorker {
             .filter(|_| looked_at.len() == STEP)
             .copied();
         if last.is_none() {
-            looked_at.extend(ripe_ahead(inner, &mut self.ahead).await?);
+            looked_at.extend(ripe_ahead(disks, &mut self.ahead).await?);
         }
         let mut freed = Vec::new();
         let mut marks = Vec::new();
         for unnamed in looked_at {
-            if inner.table.readers().holds(unnamed.blob)
+            if disks.table.readers().holds(unnamed.blob)
                 && dewar_env::safeguard("readers keep what they read")
             {
                 continue;
             }
             // Until the record is gone: a repair must not put another in its place meanwhile.
-            let Some(mark) = inner.upkeep.begin(unnamed.blob) else {
+            let Some(mark) = disks.upkeep.begin(unnamed.blob) else {
                 continue;
             };
             marks.push(mark);
-            if let Some(record) = inner.table.named(unnamed.blob).await? {
-                let left = inner.blobs.remove(&record).await;
-                inner.leave_behind(record, left);
+            if let Some(record) = disks.table.named(unnamed.blob).await? {
+                let left = disks.blobs.remove(&record).await;
+                disks.leave_behind(record, left);
             }
-            inner.table.forget(unnamed.blob);
+            disks.table.forget(unnamed.blob);
             freed.push(unnamed);
         }
         if !freed.is_empty() {
-            inner.tree.forget_blobs(&freed).await?;
+            disks.tree.forget_blobs(&freed).await?;
         }
         Ok(last)
     }
@@ -87,16 +89,16 @@ impl FreeWorker {
 
 /// The first of those blobs with a time in the future that have been seen for the grace time.
 async fn ripe_ahead(
-    inner: &SharedStore,
+    disks: &SharedDisks,
     ahead: &mut BTreeMap<UnreferencedBlob, Duration>,
 ) -> Result<Vec<UnreferencedBlob>> {
     let now = UnreferencedBlob {
-        since: inner.env.clock.now(),
+        since: disks.env.clock.now(),
         blob: BlobId(u64::MAX),
     };
     let end = Timestamp(u64::MAX);
-    let to_come = inner.tree.unnamed_blobs(end, Some(&now), STEP).await?;
-    let uptime = inner.env.clock.elapsed();
+    let to_come = disks.tree.unnamed_blobs(end, Some(&now), STEP).await?;
+    let uptime = disks.env.clock.elapsed();
     *ahead = to_come
         .into_iter()
         .map(|unnamed| (unnamed, ahead.get(&unnamed).copied().unwrap_or(uptime)))

@@ -5,21 +5,19 @@
 //! full redundancy. If there are too many of these for memory, their records are read instead.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
-use dewar_data::segment::SegmentRecord;
 use dewar_meta::kv::Scan;
 use dewar_meta::ns::keys::{self, KeyRange};
 use dewar_meta::ns::record::{CopyState, Entry, Record, VersionRecord};
-use dewar_types::{BlobId, EntryId, PoolId, Result};
+use dewar_types::{BlobId, EntryId, Result};
 
-use super::ledger::ObjectAtRisk;
-use super::redundancy::DiskView;
-use crate::{Inner, SharedStore};
+use crate::upkeep::{Ledger, Margins, ObjectAtRisk};
+use crate::{Inner, SharedStore, Store};
 
-/// Most encodings below full redundancy in memory; few in tests, so that they cover the case beyond
-/// it.
-const HELD_MAX: usize = if cfg!(test) { 4 } else { 1 << 20 };
+/// Objects that a ledger or a refusal names.
+pub(crate) const NAMED_MAX: usize = 1000;
 
 /// Records read in one scan.
 const PAGE: usize = 512;
@@ -27,77 +25,131 @@ const PAGE: usize = 512;
 /// Most records read for one answer, so that a request does not wait for all.
 const LOOKED_MAX: usize = 100_000;
 
-/// The margins of encodings that survive fewer failures than the layout of their pool.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Margins {
-    held: BTreeMap<BlobId, i32>,
-    held_max: usize,
-    /// There are more than are held.
-    more: bool,
-    /// Failures that the layout of the safest pool is to survive.
-    full: i32,
-    /// Failures that small objects which are only in the journal survive.
-    catalog: i32,
-    disks: DiskView,
+/// The data that a ledger is computed from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LedgerDepth {
+    /// Objects are counted and those at risk named: all names are read.
+    pub objects: bool,
+    /// Every shard is read from its medium first.
+    pub read: bool,
 }
 
-impl Margins {
-    /// `full` is for copies in pools that `disks` does not know.
-    pub(super) fn new(full: i32, catalog: i32, disks: DiskView) -> Self {
-        Self {
-            held_max: HELD_MAX,
-            full,
-            catalog,
-            disks,
-            ..Self::default()
-        }
-    }
-
-    /// Margins of these blobs only; the records are ignored.
-    pub(super) fn only(held: &BTreeMap<BlobId, i32>) -> Self {
-        Self {
-            held: held.clone(),
-            held_max: usize::MAX,
-            ..Self::default()
-        }
-    }
-
-    pub(super) fn hold(&mut self, blob: BlobId, margin: i32) {
-        if self.held.len() < self.held_max {
-            self.held.insert(blob, margin);
-        } else {
-            self.more = true;
-        }
-    }
-
-    /// Failures that a copy in a pool survives if none of its parts is in the map.
-    fn full_in(&self, pool: PoolId) -> i32 {
-        let number = u16::try_from(pool.0).ok();
-        let meant = number.and_then(|number| self.disks.meant_in(number));
-        meant.unwrap_or(self.full)
-    }
-
-    /// The fewest failures that any part of a version's best copy survives.
+impl Store {
+    /// Computes the ledger again. `progress` counts the blobs that were read.
     ///
     /// # Errors
     /// Those of the catalog.
-    pub(super) async fn of(&self, inner: &Inner, version: &VersionRecord) -> Result<Safety> {
+    pub async fn ledger(&self, depth: LedgerDepth, progress: &AtomicU64) -> Result<Ledger> {
+        Ok(self.check(depth, progress).await?.0)
+    }
+
+    /// The same, and the objects below full redundancy that the ledger does not list.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn check(
+        &self,
+        depth: LedgerDepth,
+        progress: &AtomicU64,
+    ) -> Result<(Ledger, UnderReplicated)> {
+        let (inner, disks) = (&self.inner, &self.inner.disks);
+        let (mut ledger, mut margins) = disks.ledger(depth.read, progress).await?;
+        let mut lacking = BTreeSet::new();
+        if depth.objects {
+            let packed = margins.add_packed(disks).await;
+            disks.go_on_without(packed, &mut ledger)?;
+            let objects = inner.count_objects(&mut ledger, &margins).await;
+            lacking = disks.go_on_without(objects, &mut ledger)?;
+        }
+        let mut rest = UnderReplicated::new(inner, margins, &lacking);
+        while ledger.at_risk.len() < NAMED_MAX && !rest.is_over() {
+            let named = rest.next(NAMED_MAX).await;
+            let failed = named.is_err();
+            let named = disks.go_on_without(named, &mut ledger)?;
+            ledger.at_risk.extend(named);
+            if failed {
+                break;
+            }
+        }
+        ledger.more = !rest.is_over() && ledger.unread.is_none();
+        disks.note_catalog(&mut ledger);
+        Ok((ledger, rest))
+    }
+
+    /// Paths of objects that have a part in one of these blobs, [`NAMED_MAX`] of them if there are many.
+    pub(crate) async fn objects_in(&self, blobs: &BTreeMap<BlobId, i32>) -> Result<Vec<String>> {
+        let inner = &self.inner;
+        let mut margins = Margins::only(blobs);
+        margins.add_packed(&inner.disks).await?;
+        let mut ledger = Ledger::default();
+        let lacking = inner.count_objects(&mut ledger, &margins).await?;
+        let mut at_risk = UnderReplicated::new(inner, margins, &lacking);
+        let mut named = Vec::new();
+        while named.len() < NAMED_MAX && !at_risk.is_over() {
+            named.extend(at_risk.next(NAMED_MAX).await?);
+        }
+        named.truncate(NAMED_MAX);
+        Ok(named.into_iter().map(|danger| danger.path).collect())
+    }
+}
+
+impl Inner {
+    /// Counts objects by the failures that they survive. Returns the numbers of failures of objects
+    /// at risk.
+    async fn count_objects(&self, ledger: &mut Ledger, margins: &Margins) -> Result<BTreeSet<i32>> {
+        let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
+        let mut lacking = BTreeSet::new();
+        let kv = self.tree.kv().snapshot();
+        for table in [keys::ENTRY, keys::VERSION] {
+            let range = keys::KeyRange::prefix(bytes::Bytes::copy_from_slice(&[table]));
+            let mut from = range.from.clone();
+            loop {
+                let scan = Scan {
+                    from: &from,
+                    to: &range.to,
+                    limit: PAGE,
+                    reverse: false,
+                };
+                let page = kv.scan(scan).await?;
+                for (key, value) in &page.pairs {
+                    let version = if table == keys::VERSION {
+                        VersionRecord::from_value(key, value)?
+                    } else {
+                        match Entry::from_value(key, value)? {
+                            Entry::File(file) => file.current,
+                            Entry::Dir(_) | Entry::Symlink(_) => continue,
+                        }
+                    };
+                    let left = self.safety(margins, &version).await?;
+                    *counts.entry(left.margin).or_default() += 1;
+                    if !left.is_whole {
+                        lacking.insert(left.margin);
+                    }
+                }
+                match page.pairs.last().filter(|_| page.more) {
+                    Some((last, _)) => from = keys::just_after(last),
+                    None => break,
+                }
+            }
+        }
+        for (margin, objects) in counts {
+            ledger.lines.entry(margin).or_default().objects = Some(objects);
+        }
+        Ok(lacking)
+    }
+
+    /// The fewest failures that any part of a version's best copy survives.
+    async fn safety(&self, margins: &Margins, version: &VersionRecord) -> Result<Safety> {
         let mut best: Option<Safety> = None;
         for (copy, stored) in version.copies.iter().enumerate() {
             if stored.state == CopyState::Cached {
                 continue;
             }
-            let full = self.full_in(stored.pool);
+            let full = margins.full_in(stored.pool);
             let mut margin: Option<i32> = None;
-            for extent in inner.tree.extents(version, copy).await?.iter() {
-                let left = match self.held.get(&extent.blob) {
-                    Some(left) => *left,
-                    None if extent.slot.is_some() && inner.segments.is_unsealed(extent.blob) => {
-                        self.catalog.min(full)
-                    }
-                    None if self.more => self.looked_up(inner, extent.blob, full).await?,
-                    None => full,
-                };
+            for extent in self.tree.extents(version, copy).await?.iter() {
+                let (blob, in_slot) = (extent.blob, extent.slot.is_some());
+                let left = margins.of_blob(&self.disks, blob, in_slot, full).await?;
                 margin = Some(margin.map_or(left, |least| least.min(left)));
             }
             // Without content it is as safe as its name.
@@ -108,66 +160,19 @@ impl Margins {
             }));
         }
         Ok(best.unwrap_or(Safety {
-            margin: self.full,
+            margin: margins.full,
             is_whole: true,
         }))
-    }
-
-    async fn looked_up(&self, inner: &Inner, blob: BlobId, full: i32) -> Result<i32> {
-        let mut id = blob;
-        let mut encoding = inner.table.encoding(id).await?;
-        if encoding.is_none()
-            && let Some(record) = inner.tree.segment_record(id).await?
-            && let SegmentRecord::Packed { blob, .. } = SegmentRecord::from_bytes(&record)?
-        {
-            id = blob;
-            encoding = inner.table.encoding(id).await?;
-        }
-        let Some(encoding) = encoding else {
-            return Ok(full);
-        };
-        let findings = inner.table.finding(id).await?.unwrap_or_default();
-        let standing = self.disks.standing(&encoding.record, &findings);
-        Ok(standing.margin.min(full))
-    }
-
-    /// Adds the segments that were packed into a blob below full redundancy.
-    ///
-    /// # Errors
-    /// Those of the catalog.
-    pub(super) async fn add_packed(&mut self, inner: &Inner) -> Result<()> {
-        let mut range = keys::encodings(keys::SEGMENT, BlobId(0));
-        while !self.held.is_empty() {
-            let scan = Scan {
-                from: &range.from,
-                to: &range.to,
-                limit: PAGE,
-                reverse: false,
-            };
-            let page = inner.tree.kv().scan(scan).await?;
-            for (key, value) in &page.pairs {
-                if let SegmentRecord::Packed { blob, .. } = SegmentRecord::from_bytes(value)?
-                    && let Some(margin) = self.held.get(&blob).copied()
-                {
-                    self.hold(keys::parse_blob(key)?, margin);
-                }
-            }
-            match page.pairs.last().filter(|_| page.more) {
-                Some((last, _)) => range.from = keys::just_after(last),
-                None => break,
-            }
-        }
-        Ok(())
     }
 }
 
 /// How safe an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Safety {
+pub(crate) struct Safety {
     /// Failures left; negative when it cannot be read now.
-    pub(super) margin: i32,
+    pub(crate) margin: i32,
     /// Whether these are as many as the layout of its pool survives.
-    pub(super) is_whole: bool,
+    pub(crate) is_whole: bool,
 }
 
 /// Objects below full redundancy, the worst first; see the module.
@@ -222,7 +227,7 @@ impl Level {
 
 impl UnderReplicated {
     /// `lacking` has the margins to look for.
-    pub(super) fn new(inner: &SharedStore, margins: Margins, lacking: &BTreeSet<i32>) -> Self {
+    pub(crate) fn new(inner: &SharedStore, margins: Margins, lacking: &BTreeSet<i32>) -> Self {
         let mut left: Vec<RemainingMargin> =
             lacking.iter().copied().map(RemainingMargin::of).collect();
         // All that cannot be read is looked for at once.
@@ -304,7 +309,7 @@ impl UnderReplicated {
                 EntryKind::Version(name, version) => (name, version),
                 EntryKind::Other => continue,
             };
-            let safety = self.margins.of(&self.inner, &version).await?;
+            let safety = self.inner.safety(&self.margins, &version).await?;
             if !safety.is_whole && RemainingMargin::of(safety.margin) == wanted {
                 found.push(ObjectAtRisk {
                     margin: safety.margin,
