@@ -28,7 +28,6 @@ use bytes::Bytes;
 use dewar_auth::MasterKeys;
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member};
-use dewar_data::segment::{SegmentTable, Segments};
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, JournalConfig, Recovery};
 use dewar_meta::index::Entry;
