@@ -49,17 +49,17 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
         &[b"AWS AKIAIOSFODNN7EXAMPLE:qgk2+6Sv9/oM7G3qLEjTH1a1l1g="],
     ),
     target("aws_chunked", dewar_s3::payload::fuzz_aws_chunked, CHUNKED),
-    target("batch", dewar_meta::kv::embedded::fuzz_batch, &[]).files(&[
-        "meta/testdata/batch-v1/full.bin",
-        "meta/testdata/batch-v1/small.bin",
+    target("batch", dewar_kv::embedded::fuzz_batch, &[]).files(&[
+        "kv/testdata/batch-v1/full.bin",
+        "kv/testdata/batch-v1/small.bin",
     ]),
     target("blob_record", dewar_data::blob::fuzz_blob_record, &[]),
-    target("block", dewar_meta::index::sorted_runs::fuzz_block, &[])
-        .files(&["meta/testdata/runs-v1/index/703b18d3d0873369.run"]),
+    target("block", dewar_kv::index::sorted_runs::fuzz_block, &[])
+        .files(&["kv/testdata/runs-v1/index/703b18d3d0873369.run"]),
     target("epoch", dewar_journal::fuzz_epoch, &[])
         .files(&["journal/testdata/journal-v1/disk0/journal/epoch"]),
-    target("footer", dewar_meta::index::sorted_runs::fuzz_footer, &[])
-        .files(&["meta/testdata/runs-v1/index/703b18d3d0873369.run"]),
+    target("footer", dewar_kv::index::sorted_runs::fuzz_footer, &[])
+        .files(&["kv/testdata/runs-v1/index/703b18d3d0873369.run"]),
     target("iam_policy", dewar_auth::fuzz_iam_policy, IAM_POLICIES),
     target("identity", dewar_data::pool::fuzz_identity, &[IDENTITY]),
     target("journal_file", dewar_journal::fuzz_journal_file, &[]).files(&[
@@ -67,12 +67,8 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
         "journal/testdata/journal-v1/disk0/journal/00000001.log",
     ]),
     target("macaroon", dewar_auth::fuzz_macaroon, MACAROONS),
-    target(
-        "manifest",
-        dewar_meta::index::sorted_runs::fuzz_manifest,
-        &[],
-    )
-    .files(&["meta/testdata/runs-v1/index/manifest"]),
+    target("manifest", dewar_kv::index::sorted_runs::fuzz_manifest, &[])
+        .files(&["kv/testdata/runs-v1/index/manifest"]),
     target("multipart", dewar_s3::form::fuzz_multipart, &[FORM]),
     target("policy", dewar_s3::form::fuzz_policy, &[POLICY]),
     target("presigned", dewar_s3::sigv4::fuzz_presigned, &[PRESIGNED]),

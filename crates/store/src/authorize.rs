@@ -8,8 +8,9 @@ use dewar_auth::{
     AccessDenied, Acl, Action, BucketAccess, Caller, Details, Effect, Limit, ObjectAccess, Policy,
     Principal, Reason, Resource, User, UserKind, authorize, makes_only_new,
 };
-use dewar_meta::ns::record::FileRecord;
-use dewar_meta::ns::{Actor, Bucket, Condition, ETags, Tenant};
+use dewar_catalog::record::FileRecord;
+use dewar_catalog::{Actor, Tenant};
+use dewar_namespace::{Bucket, Condition, ETags};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
 use crate::Inner;
@@ -64,7 +65,7 @@ impl Inner {
         named: Option<&TenantName>,
     ) -> Result<Tenant> {
         let name = named.cloned().unwrap_or_else(|| caller.tenant());
-        let found = self.tree.tenant(&name).await?;
+        let found = self.tree.catalog().tenant(&name).await?;
         // A tenant that does not exist has no buckets, and is not told apart from one without.
         found.ok_or_else(|| {
             Error::new(

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dewar_catalog::keys;
+use dewar_catalog::record::Counter;
 use dewar_data::blob::BlobRecord;
 use dewar_data::segment::{Compaction, DeadBytes, DeadPage, SegmentRecord, SegmentTable};
 use dewar_env::{BoxFuture, Env};
-use dewar_meta::kv::{Batch, CommitError, Kv, Precondition, Scan, Seq};
-use dewar_meta::ns::record::Counter;
-use dewar_meta::ns::{Tree, keys};
+use dewar_kv::{Batch, CommitError, Kv, Precondition, Scan, Seq};
+use dewar_namespace::Tree;
 use dewar_types::{BlobId, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 
@@ -186,10 +187,10 @@ impl BlobTable {
     /// The encoding of a blob or of a sealed segment that the catalog names. A sweep must not
     /// delete its files.
     pub(crate) async fn named(&self, blob: BlobId) -> Result<Option<BlobRecord>> {
-        if let Some(bytes) = self.tree.blob_record(blob).await? {
+        if let Some(bytes) = self.tree.catalog().blob_record(blob).await? {
             return BlobRecord::from_bytes(&bytes).map(Some);
         }
-        match self.tree.segment_record(blob).await? {
+        match self.tree.catalog().segment_record(blob).await? {
             Some(bytes) => match SegmentRecord::from_bytes(&bytes)? {
                 SegmentRecord::Whole { blob } => Ok(Some(blob)),
                 SegmentRecord::Packed { .. } => Ok(None),
@@ -199,14 +200,14 @@ impl BlobTable {
     }
 
     async fn segment_record(&self, segment: BlobId) -> Result<Option<SegmentRecord>> {
-        match self.tree.segment_record(segment).await? {
+        match self.tree.catalog().segment_record(segment).await? {
             Some(bytes) => SegmentRecord::from_bytes(&bytes).map(Some),
             None => Ok(None),
         }
     }
 
     async fn blob_record(&self, blob: BlobId) -> Result<Option<BlobRecord>> {
-        match self.tree.blob_record(blob).await? {
+        match self.tree.catalog().blob_record(blob).await? {
             Some(bytes) => BlobRecord::from_bytes(&bytes).map(Some),
             None => Ok(None),
         }

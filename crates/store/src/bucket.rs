@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, CannedAcl, Details, Ownership, Principal, Resource};
-use dewar_meta::ns::record::{CounterScope, DirRecord};
-use dewar_meta::ns::{Bucket, BucketQuery, NewBucket, Tenant, Usage};
+use dewar_catalog::record::{CounterScope, DirRecord};
+use dewar_catalog::{Tenant, Usage};
+use dewar_namespace::{Bucket, BucketQuery, NewBucket};
 use dewar_types::{BucketName, Error, ErrorKind, Result, UserId};
 
 use crate::Store;
@@ -201,7 +202,11 @@ impl Store {
             .inner
             .authorize_bucket(caller, action, bucket, None)
             .await?;
-        self.inner.tree.usage(CounterScope::Bucket(found.id)).await
+        self.inner
+            .tree
+            .catalog()
+            .usage(CounterScope::Bucket(found.id))
+            .await
     }
 
     /// Removes a bucket if it is empty in the sense of `emptiness`. Uploads in progress in it are

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use dewar_catalog::record::Extent;
 use dewar_data::blob::{BlobStream, VerifiedBytes};
-use dewar_meta::ns::record::Extent;
 use dewar_types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::encryption::{DataKey, Opener};

@@ -2,13 +2,14 @@
 //! content is written to the disks.
 
 use bytes::Bytes;
+use dewar_catalog::keys;
+use dewar_catalog::record::{ContentCopy, ETag, EncryptionRecord, Extent, Slot as SlotPlace};
 use dewar_checksum::{AlgorithmSet, DigestSet, StreamDigests};
 use dewar_data::blob::{BlobRecord, BlobWriter, ChecksummedBytes};
 use dewar_data::format::ShardKind;
 use dewar_data::segment::{Slot, encode_slot};
-use dewar_meta::kv::InlineData;
-use dewar_meta::ns::record::{ContentCopy, ETag, EncryptionRecord, Extent, Slot as SlotPlace};
-use dewar_meta::ns::{DataChanges, keys};
+use dewar_kv::InlineData;
+use dewar_namespace::DataChanges;
 use dewar_types::{BlobId, Error, ErrorKind, Layout, PoolId, Result, VersionId};
 
 use crate::api::ExpectedContent;

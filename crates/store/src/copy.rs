@@ -2,9 +2,9 @@
 //! written.
 
 use dewar_auth::{Action, Caller, Details};
+use dewar_catalog::record::{ContentCopy, EncryptionRecord, FileRecord, KeyHolder};
 use dewar_checksum::{Algorithm, AlgorithmSet};
-use dewar_meta::ns::record::{ContentCopy, EncryptionRecord, FileRecord, KeyHolder};
-use dewar_meta::ns::{Bucket, CopyHeaders, CopyOptions};
+use dewar_namespace::{Bucket, CopyHeaders, CopyOptions};
 use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, Result};
 
 use crate::access::ObjectOwner;

@@ -1,8 +1,8 @@
 //! Deleting objects and versions, one or many.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::record::VersionRecord;
-use dewar_meta::ns::{Bucket, DeleteOutcome, DeleteTarget};
+use dewar_catalog::record::VersionRecord;
+use dewar_namespace::{Bucket, DeleteOutcome, DeleteTarget};
 use dewar_types::{Error, ErrorKind, Result};
 
 use crate::Store;

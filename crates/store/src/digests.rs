@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::Caller;
+use dewar_catalog::record::VersionRecord;
 use dewar_checksum::{Algorithm, AlgorithmSet, Digest, DigestSet, StreamDigests};
 use dewar_env::BoxFuture;
-use dewar_meta::ns::Bucket;
-use dewar_meta::ns::record::VersionRecord;
+use dewar_namespace::Bucket;
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionId, VersionName};
 use futures_util::FutureExt as _;
 use futures_util::future::{Shared as SharedFuture, WeakShared};

@@ -15,17 +15,17 @@
 //! Documents are cached with their bucket, parsed once. So [`document_of`] on a [`Bucket`] that was
 //! looked up costs one map lookup. A document is changed in one batch that requires the same bucket
 //! to exist. The change is in the change log, and the document is deleted with the bucket. New
-//! buckets get their first documents with [`dewar_meta::ns::NewBucket::documents`]. To decide a
+//! buckets get their first documents with [`dewar_namespace::NewBucket::documents`]. To decide a
 //! change together with other documents or settings of the bucket, use
-//! [`Tree::configure_bucket`](dewar_meta::ns::Tree::configure_bucket).
+//! [`Tree::configure_bucket`](dewar_namespace::Tree::configure_bucket).
 
 use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller};
-use dewar_meta::ns::Bucket;
-pub use dewar_meta::ns::record::DocumentKind;
+pub use dewar_catalog::record::DocumentKind;
+use dewar_namespace::Bucket;
 use dewar_types::Result;
 
 use crate::Store;

@@ -5,8 +5,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::Bucket;
-use dewar_meta::ns::record::{ContentCopy, CopyState, Extent, FileRecord, VersionRecord};
+use dewar_catalog::record::{ContentCopy, CopyState, Extent, FileRecord, VersionRecord};
+use dewar_namespace::Bucket;
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionName};
 
 use crate::api::{DeleteMarkerError, GetRequest, ObjectInfo};

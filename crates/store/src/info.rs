@@ -1,10 +1,10 @@
 //! From catalog records to what fronts hear, and back.
 
-use dewar_checksum::{Algorithm, Composite};
-use dewar_meta::ns::record::{
+use dewar_catalog::record::{
     DisplayedChecksum, FileRecord, SystemHeaders, VersionRecord, Versioning,
 };
-use dewar_meta::ns::{Bucket, Condition, ETags};
+use dewar_checksum::{Algorithm, Composite};
+use dewar_namespace::{Bucket, Condition, ETags};
 use dewar_types::{Error, ErrorKind, Result, UserId, VersionName};
 
 use crate::api::{ETag, ObjectChecksum, ObjectInfo, ObjectMetadata, ReadCondition, WriteCondition};

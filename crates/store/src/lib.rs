@@ -67,8 +67,8 @@ use dewar_checksum::Md5Lanes;
 use dewar_data::blob::{BlobCounts, BlobStore};
 use dewar_data::segment::Segments;
 use dewar_env::{BoxFuture, Env, Space};
-use dewar_meta::kv::Kv;
-use dewar_meta::ns::Tree;
+use dewar_kv::Kv;
+use dewar_namespace::Tree;
 use dewar_types::{DiskId, Layout, Result};
 
 pub use accounts::{
@@ -80,7 +80,7 @@ pub use accounts::{
     is_aws_policy,
 };
 pub use blob_table::{BlobTable, JournalPin};
-pub use dewar_meta::ns::UploadUsage;
+pub use dewar_namespace::UploadUsage;
 pub use digests::DigestLimits;
 pub use encryption::{BucketEncryption, CustomerKey, Encryption, EncryptionMode};
 pub use get::Download;

@@ -55,7 +55,7 @@ pub const XATTR_BYTES_MAX: usize = 64 << 10;
 
 /// Most bytes of extended attributes of a directory, names and values together. It is the amount of
 /// metadata that is free for a file, because quotas do not count directories.
-pub const DIRECTORY_XATTR_BYTES_MAX: usize = dewar_meta::ns::METADATA_FREE as usize;
+pub const DIRECTORY_XATTR_BYTES_MAX: usize = dewar_namespace::METADATA_FREE as usize;
 
 /// The number of attempts of a copy whose source is replaced after the check.
 pub const COPY_ATTEMPTS_MAX: usize = 16;

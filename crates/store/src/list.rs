@@ -1,7 +1,7 @@
 //! Listing a bucket's keys.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::{ListQuery, Listed, ListedVersion as Item, VersionQuery};
+use dewar_namespace::{ListQuery, Listed, ListedVersion as Item, VersionQuery};
 use dewar_types::{Result, UserId, VersionName};
 
 use crate::Store;

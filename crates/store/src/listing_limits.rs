@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_meta::ns::{LIST_NAMES_MAX, ListBudget, ListGate};
+use dewar_namespace::{LIST_NAMES_MAX, ListBudget, ListGate};
 use dewar_types::{Error, ErrorKind, Result, UserId};
 use parking_lot::Mutex;
 

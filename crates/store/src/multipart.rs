@@ -4,11 +4,11 @@ use std::fmt;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
-use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
-use dewar_meta::ns::record::{
+use dewar_catalog::record::{
     DisplayedChecksum, ETag, EncryptionRecord, PartRecord, UploadChecksum, UploadRecord,
 };
-use dewar_meta::ns::{
+use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
+use dewar_namespace::{
     Bucket, CompletePart as NamedPart, CopyOptions, ListedUpload as Item, NewPart, NewUpload,
     PartNames, UploadQuery,
 };

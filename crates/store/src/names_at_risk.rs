@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
-use dewar_meta::kv::Scan;
-use dewar_meta::ns::keys::{self, KeyRange};
-use dewar_meta::ns::record::{CopyState, Entry, Record, VersionRecord};
+use dewar_catalog::keys::{self, KeyRange};
+use dewar_catalog::record::{CopyState, Entry, Record, VersionRecord};
+use dewar_catalog::tables;
+use dewar_kv::Scan;
 use dewar_types::{BlobId, EntryId, Result};
 
 use crate::upkeep::{Ledger, Margins, ObjectAtRisk};
@@ -100,7 +101,7 @@ impl Inner {
         let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
         let mut lacking = BTreeSet::new();
         let kv = self.tree.kv().snapshot();
-        for table in [keys::ENTRY, keys::VERSION] {
+        for table in [tables::ENTRY, tables::VERSION] {
             let range = keys::KeyRange::prefix(bytes::Bytes::copy_from_slice(&[table]));
             let mut from = range.from.clone();
             loop {
@@ -112,7 +113,7 @@ impl Inner {
                 };
                 let page = kv.scan(scan).await?;
                 for (key, value) in &page.pairs {
-                    let version = if table == keys::VERSION {
+                    let version = if table == tables::VERSION {
                         VersionRecord::from_value(key, value)?
                     } else {
                         match Entry::from_value(key, value)? {
@@ -270,7 +271,7 @@ impl UnderReplicated {
                 break;
             };
             if self.way.is_empty() {
-                let tenants = self.inner.tree.tenants().await?;
+                let tenants = self.inner.tree.catalog().tenants().await?;
                 let roots = tenants.iter().rev().map(|tenant| tenant.root());
                 self.way
                     .extend(roots.map(|root| Level::new(root, String::new())));

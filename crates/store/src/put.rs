@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
+use dewar_catalog::record::{ETag, SystemHeaders};
 use dewar_checksum::{Algorithm, DigestSet};
-use dewar_meta::ns::record::{ETag, SystemHeaders};
-use dewar_meta::ns::{Bucket, Condition, NewVersion};
+use dewar_namespace::{Bucket, Condition, NewVersion};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 use tracing::Instrument as _;
 

@@ -1,19 +1,19 @@
 //! Quotas: set and read by administrators, and read by users.
 //!
-//! They are enforced in one place, where versions are published (`dewar_meta::ns`). Verbs that know
+//! They are enforced in one place, where versions are published (`dewar_namespace`). Verbs that know
 //! the size of an upload check it before they accept bytes.
 
 use std::fmt;
 use std::sync::Arc;
 
 use dewar_auth::{Action, Caller};
+use dewar_catalog::record::{Counter, CounterScope};
+use dewar_catalog::{Actor, keys};
+pub use dewar_catalog::{Quota, Usage};
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
-use dewar_meta::kv::Precondition;
-use dewar_meta::ns::record::{Counter, CounterScope};
-use dewar_meta::ns::{Actor, Bucket, BucketQuery, keys};
+use dewar_kv::Precondition;
+use dewar_namespace::{Bucket, BucketQuery};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
-
-pub use dewar_meta::ns::{Quota, Usage};
 
 use crate::api::BucketRef;
 use crate::put::run_to_completion;
@@ -126,7 +126,7 @@ impl Store {
         Ok(QuotaReport {
             target: target.to_string(),
             quota,
-            usage: tree.usage(scope).await?,
+            usage: tree.catalog().usage(scope).await?,
         })
     }
 
@@ -150,7 +150,7 @@ impl Store {
         Ok(QuotaReport {
             target: target.to_string(),
             quota,
-            usage: tree.usage(scope).await?,
+            usage: tree.catalog().usage(scope).await?,
         })
     }
 
@@ -175,7 +175,7 @@ impl Store {
             counter: counter.key(),
             max: 0,
         };
-        let limits = keys::quota(scope);
+        let limits = scope.quota_key();
         let require = [
             nothing(Counter::Objects(scope)),
             nothing(Counter::Bytes(scope)),
@@ -255,11 +255,11 @@ impl Store {
     pub async fn quotas(&self) -> Result<Vec<QuotaReport>> {
         let tree = &self.inner.tree;
         let mut reports = Vec::new();
-        for set in tree.all_quotas().await? {
+        for set in tree.catalog().all_quotas().await? {
             let mut quota = set.quota;
             let target = match (set.scope, &set.place) {
                 (CounterScope::Tenant(id), _) => {
-                    let tenants = tree.tenants().await?;
+                    let tenants = tree.catalog().tenants().await?;
                     let tenant = tenants.into_iter().find(|tenant| tenant.id == id);
                     tenant.map(|tenant| QuotaTarget::Tenant(tenant.name).to_string())
                 }
@@ -295,7 +295,7 @@ impl Store {
             reports.push(QuotaReport {
                 target,
                 quota,
-                usage: tree.usage(set.scope).await?,
+                usage: tree.catalog().usage(set.scope).await?,
             });
         }
         Ok(reports)
@@ -338,7 +338,7 @@ impl Store {
         let scope = CounterScope::Bucket(bucket.id);
         let nearest = space.or_else(|| Some((scope, tree.quota(scope)?)));
         match nearest {
-            Some((scope, quota)) => Ok(Some((quota, tree.usage(scope).await?))),
+            Some((scope, quota)) => Ok(Some((quota, tree.catalog().usage(scope).await?))),
             None => Ok(None),
         }
     }
@@ -365,7 +365,7 @@ impl Inner {
         if !self.tree.has_quotas() {
             return Ok(());
         }
-        for set in self.tree.all_quotas().await? {
+        for set in self.tree.catalog().all_quotas().await? {
             gate.pass().await;
             let (CounterScope::Space(id), Some((bucket, path))) = (set.scope, set.place) else {
                 continue;
@@ -420,7 +420,7 @@ impl Inner {
         let system = Caller::system();
         Ok(match target {
             QuotaTarget::Tenant(name) => {
-                let found = self.tree.tenant(name).await?;
+                let found = self.tree.catalog().tenant(name).await?;
                 let none = || Error::new(ErrorKind::NotFound, format!("there is no {target}"));
                 ResolvedTarget::CounterScope(CounterScope::Tenant(found.ok_or_else(none)?.id))
             }
@@ -449,7 +449,7 @@ impl Inner {
     }
 
     async fn bucket_by_id(&self, id: EntryId) -> Result<Option<Bucket>> {
-        for tenant in self.tree.tenants().await? {
+        for tenant in self.tree.catalog().tenants().await? {
             let mut after = None::<String>;
             loop {
                 let query = BucketQuery {

@@ -1,7 +1,7 @@
 //! Renaming an object or a directory.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::RenameOptions;
+use dewar_namespace::RenameOptions;
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::Store;

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
+use dewar_catalog::record::{ETag, EncryptionRecord, SystemHeaders};
 use dewar_checksum::DigestSet;
 use dewar_data::format::OWNER_BYTES_MAX;
-use dewar_meta::ns::record::{ETag, EncryptionRecord, SystemHeaders};
 use dewar_types::{UploadId, VersionId};
 use minicbor::{Decode, Encode};
 

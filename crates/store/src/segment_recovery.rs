@@ -14,9 +14,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use dewar_catalog::keys;
 use dewar_data::segment::{Segments, decode_slot};
-use dewar_meta::kv::{Batch, InlineData, Seq};
-use dewar_meta::ns::keys;
+use dewar_kv::{Batch, InlineData, Seq};
 use dewar_types::{BlobId, Result};
 
 use crate::salvage_header::SalvageHeader;

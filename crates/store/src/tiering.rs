@@ -17,11 +17,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dewar_catalog::Actor;
+use dewar_catalog::record::{ContentCopy, Extent, Slot as SlotPlace, VersionRecord};
 use dewar_checksum::{AlgorithmSet, DigestSet, StreamDigests};
 use dewar_data::format::ShardKind;
 use dewar_data::segment::encode_slot;
-use dewar_meta::ns::record::{ContentCopy, Extent, Slot as SlotPlace, VersionRecord};
-use dewar_meta::ns::{Actor, Bucket, DataChanges, Relocation};
+use dewar_namespace::{Bucket, DataChanges, Relocation};
 use dewar_types::{BlobId, Error, ErrorKind, ObjectKey, PoolId, Result};
 
 use crate::content_reader::ContentReader;
@@ -60,8 +61,8 @@ impl Inner {
         let number = self.number_of(pool);
         if is_in_pool(&version.copies, number) {
             let name = Some(version.name());
-            let change = |attributes: &mut dewar_meta::ns::VersionAttributes,
-                          around: dewar_meta::ns::ChangeContext| {
+            let change = |attributes: &mut dewar_namespace::VersionAttributes,
+                          around: dewar_namespace::ChangeContext| {
                 if around.id == version.id {
                     attributes.storage_class.clone_from(&class);
                 }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::record::{Retention, RetentionMode, VersionRecord};
-use dewar_meta::ns::{Bucket, ChangeContext, VersionAttributes as StoredAttributes};
+use dewar_catalog::record::{Retention, RetentionMode, VersionRecord};
+use dewar_namespace::{Bucket, ChangeContext, VersionAttributes as StoredAttributes};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result, VersionName};
 use minicbor::{Decode, Encode};
 

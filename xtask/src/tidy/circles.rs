@@ -34,11 +34,6 @@ const EXCEPTIONS: &[Exception] = &[
         "the error names the places that the scan found",
     ),
     exception(
-        "meta",
-        "index kv",
-        "the embedded engine is built on the index, which stores the engine's entries",
-    ),
-    exception(
         "s3",
         "door ops wire",
         "the door calls the verbs, which use its request and its errors",

@@ -141,7 +141,7 @@ async fn check_object(
 /// The account that owns a bucket of the default tenant.
 async fn owner(store: &Store, bucket: &BucketName) -> Result<String> {
     let tree = store.tree();
-    let tenant = tree.tenant(&TenantName::default()).await?;
+    let tenant = tree.catalog().tenant(&TenantName::default()).await?;
     let found = match &tenant {
         Some(tenant) => tree.bucket(tenant, bucket).await?,
         None => None,

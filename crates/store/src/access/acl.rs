@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use dewar_auth::{Acl, Action, Caller, CannedAcl, GRANTS_MAX, Grant, Grantee, Ownership};
-use dewar_meta::ns::{Actor, Bucket, ChangeContext, VersionAttributes};
+use dewar_catalog::Actor;
+use dewar_namespace::{Bucket, ChangeContext, VersionAttributes};
 use dewar_types::{Error, ErrorKind, Result, UserId, VersionName};
 use minicbor::bytes::ByteVec;
 

@@ -11,7 +11,7 @@ mod policy;
 use std::sync::Arc;
 
 use dewar_auth::{BucketAccess, Caller, Limit, Policy};
-use dewar_meta::ns::Bucket;
+use dewar_namespace::Bucket;
 use dewar_types::{Error, ErrorKind, Result, UserId};
 
 pub(crate) use acl::ObjectOwner;

@@ -13,7 +13,7 @@ use dewar_auth::{
     Bounds, Caller, CredentialError, IDENTITY_POLICY_BYTES_MAX, Limit, Origin, Policy, PolicyKind,
     User, UserKind, UserPolicies, UserPolicy,
 };
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 
 use super::cache::{AccountScope, LastUse};

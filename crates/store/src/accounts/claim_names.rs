@@ -13,9 +13,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dewar_auth::token::Issuer;
 use dewar_auth::{IDENTITY_POLICY_BYTES_MAX, Policy, PolicyKind, STORED_POLICY_BYTES_MAX, User};
-use dewar_meta::kv::{Batch, Scan};
-use dewar_meta::ns::record::{DirRecord, DocumentRecord, Record as _};
-use dewar_meta::ns::{Bucket, keys as catalog};
+use dewar_catalog::keys as catalog;
+use dewar_catalog::record::{DirRecord, DocumentRecord, Record as _};
+use dewar_kv::{Batch, Scan};
+use dewar_namespace::Bucket;
 use dewar_types::{EntryId, Result, TenantId, UserId};
 
 use super::claims::{ClaimLimits, ClaimRank};
@@ -449,7 +450,7 @@ impl Accounts {
     /// Whose the buckets are of all tenants.
     async fn bucket_owners(&self) -> Result<BTreeMap<EntryId, Author>> {
         let mut owners = BTreeMap::new();
-        for tenant in self.tree.tenants().await? {
+        for tenant in self.tree.catalog().tenants().await? {
             for (key, value) in self.all(&catalog::entries(tenant.root())).await? {
                 let attributes = DirRecord::from_value(&key, &value)?.attributes;
                 let owner = Author::BucketOwner(tenant.id, attributes.owner);

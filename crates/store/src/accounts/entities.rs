@@ -1,8 +1,8 @@
 //! Groups and roles.
 
 use dewar_auth::{Policy, PolicyKind, User};
-use dewar_meta::kv::{Batch, Precondition};
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::{Batch, Precondition};
 use dewar_types::{Error, ErrorKind, GroupId, Result, TenantId, TenantName, Timestamp};
 use minicbor::{Decode, Encode};
 
@@ -127,7 +127,7 @@ impl Accounts {
 
     /// What the group of an id is called: `[TENANT:]NAME`.
     pub(crate) async fn group_by_id(&self, id: GroupId) -> Result<Option<String>> {
-        for tenant in self.tree.tenants().await? {
+        for tenant in self.tree.catalog().tenants().await? {
             let groups: Vec<GroupRecord> = self.entities(GROUP, &tenant.name, None).await?;
             if let Some(group) = groups.into_iter().find(|group| group.id == id.0) {
                 return Ok(Some(shown(tenant.name.as_str(), &group.name)));

@@ -25,7 +25,7 @@ use dewar_auth::token::{
     Issuer, Jws, KeySet, LIFETIME_MAX, TokenError, VerifiedToken, check, claimed_issuer,
 };
 use dewar_env::BoxFuture;
-use dewar_meta::kv::{Batch, CommitError, Precondition};
+use dewar_kv::{Batch, CommitError, Precondition};
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use dewar_auth::token::{
     BasePath, Issuer, KeySet, MappingRule, MappingTarget, check_url, origin_of, provider_name,
 };
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::Batch;
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
 use super::keys::shown;

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use dewar_auth::{AccessKey, Secret, User};
-use dewar_meta::kv::{Batch, CommitError};
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::{Batch, CommitError};
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
 use super::cache::{CachedKey, CachedUser, LastUse};

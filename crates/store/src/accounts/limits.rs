@@ -114,7 +114,7 @@ impl Accounts {
         &self,
         kind: EntityKind,
         name: &str,
-        range: &dewar_meta::ns::keys::KeyRange,
+        range: &dewar_catalog::keys::KeyRange,
     ) -> Result<Option<tokio::sync::MutexGuard<'_, ()>>> {
         if account_of(name).is_none() {
             return Ok(None);

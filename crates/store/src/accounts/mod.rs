@@ -46,10 +46,10 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use dewar_auth::{AccessKey, Caller, CredentialError, CredentialStore, MasterKeys, Origin};
+use dewar_catalog::{Actor, Tenant, keys as catalog};
 use dewar_env::{BoxFuture, Env};
-use dewar_meta::kv::{Batch, CommitError, Kv, Precondition, Scan, Seq, resolve_unknown_commit};
-use dewar_meta::ns::keys as catalog;
-use dewar_meta::ns::{Actor, Tenant, Tree};
+use dewar_kv::{Batch, CommitError, Kv, Precondition, Scan, Seq, resolve_unknown_commit};
+use dewar_namespace::Tree;
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
 use minicbor::{Decode, Encode};
 use parking_lot::RwLock;
@@ -197,7 +197,7 @@ impl Accounts {
         if name.is_default() {
             return Ok(Tenant::default_tenant().id);
         }
-        let found = self.tree.tenant(name).await?;
+        let found = self.tree.catalog().tenant(name).await?;
         found
             .map(|tenant| tenant.id)
             .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no tenant {name}")))
@@ -220,7 +220,7 @@ impl Accounts {
             user: UserId(0),
             principal: "system",
         };
-        match self.tree.create_tenant(&actor, name).await {
+        match self.tree.catalog().create_tenant(&actor, name).await {
             Ok(tenant) => Ok(tenant.id),
             // Somebody else was faster.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => self.tenant_id(name).await,

@@ -155,7 +155,7 @@ impl Accounts {
         if others.is_empty() {
             return Ok(arns);
         }
-        for tenant in self.tree.tenants().await? {
+        for tenant in self.tree.catalog().tenants().await? {
             let roles: Vec<RoleRecord> = self.entities(ROLE, &tenant.name, None).await?;
             for role in roles
                 .iter()

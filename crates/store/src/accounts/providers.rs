@@ -14,8 +14,8 @@ use bytes::Bytes;
 use dewar_auth::token::{
     Issuer, Jws, TokenError, VerifiedToken, check_url, claimed_issuer, provider_name,
 };
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::Batch;
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 use minicbor::{Decode, Encode};
 use parking_lot::RwLock;

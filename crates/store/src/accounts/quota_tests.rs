@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::{AccessKey, CredentialStore as _};
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::Batch;
 use dewar_types::{ErrorKind, Result, TenantName};
 
 use super::keys::{KEYS_BY_USER, key_of_user};

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::Batch;
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName};
 use parking_lot::Mutex;
 
@@ -167,7 +167,7 @@ impl Accounts {
     /// # Errors
     /// Those of the catalog; references by name lead where they did then.
     pub(crate) async fn refer_by_id(&self) -> Result<()> {
-        for tenant in self.tree.tenants().await? {
+        for tenant in self.tree.catalog().tenants().await? {
             let groups: Vec<GroupRecord> = self.entities(GROUP, &tenant.name, None).await?;
             for group in &groups {
                 self.add_group_place(&tenant.name, group).await?;

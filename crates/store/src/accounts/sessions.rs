@@ -12,8 +12,8 @@ use dewar_auth::{
     ALL_CLAIMS_OMITTED, AccessKey, Bounds, CredentialError, Limit, SESSION_KEY_PREFIX, Session,
     SessionKind, TokenFacts, User, UserKind, UserPolicies,
 };
-use dewar_meta::kv::{Batch, CommitError};
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::{Batch, CommitError};
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
 use super::cache::{AccountScope, CachedSession, CachedUser, LastUse};

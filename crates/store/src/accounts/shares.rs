@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dewar_auth::{Bounds, Caveats, Limit, Secret};
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::keys as catalog;
+use dewar_kv::Batch;
 use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, Result, TenantName, Timestamp, UserId};
 use minicbor::{Decode, Encode};
 

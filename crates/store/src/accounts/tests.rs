@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use dewar_auth::token::{Claims, Issuer, MappingRule, MappingTarget, VerifiedToken};
 use dewar_auth::{Action, Caller, TokenFacts};
+use dewar_catalog::keys as catalog;
 use dewar_env::BoxFuture;
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::keys as catalog;
+use dewar_kv::Batch;
 use dewar_types::{ErrorKind, ObjectKey, Result, TenantId, TenantName, Timestamp};
 use tokio::time::{Instant, sleep};
 

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_auth::{Caller, CredentialError, Origin, User};
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::Tenant;
-use dewar_meta::ns::keys as catalog;
+use dewar_catalog::{Tenant, keys as catalog};
+use dewar_kv::Batch;
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
 
 use super::cache::{AccountScope, CachedUser};
@@ -320,7 +319,7 @@ impl Accounts {
                 if moved != key {
                     batch
                         .require
-                        .push(dewar_meta::kv::Precondition::absent(moved.clone()));
+                        .push(dewar_kv::Precondition::absent(moved.clone()));
                     batch.puts.push((moved, encode(&*record)));
                     batch.deletes.push(key.clone());
                 }

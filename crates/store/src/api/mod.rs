@@ -11,10 +11,11 @@ mod object;
 pub use access::{AccountName, BucketOptions, GranteeName, NamedAcl, NewAcl};
 pub use bucket::{BucketInfo, BucketPage, BucketRef};
 pub use condition::{IfRange, ReadCondition, WriteCondition};
-pub use dewar_meta::ns::record::{
+pub use dewar_catalog::Usage;
+pub use dewar_catalog::record::{
     DefaultRetention, ObjectLock, Retention, RetentionMode, Versioning,
 };
-pub use dewar_meta::ns::{Emptiness, NewBucket, Usage};
+pub use dewar_namespace::{Emptiness, NewBucket};
 pub use list::{
     ListPage, ListRequest, ListVersionsRequest, ListedObject, ListedVersion, VersionsPage,
 };

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use dewar_catalog::record::Retention;
 use dewar_checksum::{AlgorithmSet, Composite, Digest, DigestSet};
-use dewar_meta::ns::record::Retention;
 use dewar_types::{ObjectKey, RangeSpec, Timestamp, UserId, VersionId, VersionName};
 
 use crate::lifecycle::Expiry;

@@ -25,8 +25,8 @@ use dewar_auth::MasterKeyId;
 use dewar_checksum::{Crc32c, crc32c};
 use dewar_data::pool::{DewarId, Pool};
 use dewar_env::{CreateOptions, Disk, DiskErrorKind};
-use dewar_meta::index::sorted_runs::{ReadOnlyRuns, RunFile, RunIndex};
-use dewar_meta::kv::embedded::EmbeddedKv;
+use dewar_kv::embedded::EmbeddedKv;
+use dewar_kv::index::sorted_runs::{ReadOnlyRuns, RunFile, RunIndex};
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
 
 use super::Engine;

@@ -45,7 +45,7 @@ use dewar_data::pool::{
 };
 use dewar_env::{Disk, DiskState, Env};
 use dewar_journal::{Journal, JournalState};
-use dewar_meta::index::sorted_runs::RunIndex;
+use dewar_kv::index::sorted_runs::RunIndex;
 use dewar_types::{DiskId, Error, ErrorKind, Layout, Result};
 use futures_util::FutureExt;
 use futures_util::future::select_all;

@@ -31,17 +31,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::{MasterKeys, Ownership};
+use dewar_catalog::Ids;
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Identity, Member, Pool};
 use dewar_data::segment::SegmentLimits;
 use dewar_env::worker::WorkerRegistry;
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, JournalConfig, OpenError, RetentionPin};
-use dewar_meta::index::Index;
-use dewar_meta::index::sorted_runs::{RunConfig, RunIndex};
-use dewar_meta::kv::Kv;
-use dewar_meta::kv::embedded::{EmbeddedConfig, EmbeddedKv};
-use dewar_meta::ns::{Ids, Tree};
+use dewar_kv::Kv;
+use dewar_kv::embedded::{EmbeddedConfig, EmbeddedKv};
+use dewar_kv::index::Index;
+use dewar_kv::index::sorted_runs::{RunConfig, RunIndex};
+use dewar_namespace::Tree;
 use dewar_types::{DiskId, Error, Layout, Result};
 use tokio::sync::Mutex;
 

@@ -26,17 +26,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::MasterKeys;
+use dewar_catalog::{IdKind, keys};
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member};
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, JournalConfig, Recovery};
-use dewar_meta::index::Entry;
-use dewar_meta::index::sorted_runs::{
-    LostKeyRange, ReadOnlyRuns, RunIndex, SurvivingRuns, remains,
-};
-use dewar_meta::kv::embedded::decode_batch;
-use dewar_meta::kv::{Kv, MemoryKv, ReadOnlyKv};
-use dewar_meta::ns::{IdKind, Tree, keys};
+use dewar_kv::embedded::decode_batch;
+use dewar_kv::index::Entry;
+use dewar_kv::index::sorted_runs::{LostKeyRange, ReadOnlyRuns, RunIndex, SurvivingRuns, remains};
+use dewar_kv::{Kv, MemoryKv, ReadOnlyKv};
+use dewar_namespace::Tree;
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result, Timestamp};
 
 use super::{BackgroundWork, Engine, EngineConfig, Folders, RestoreReport};

@@ -19,12 +19,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::MasterKeys;
+use dewar_catalog::record::{ChangeRecord, Record as _};
+use dewar_catalog::{IdKind, keys, lineage_key};
 use dewar_data::pool::DewarId;
 use dewar_env::{Disk, Env};
-use dewar_meta::index::sorted_runs::{ReadOnlyRuns, RunIndex, runs_in_files};
-use dewar_meta::kv::embedded::decode_batch;
-use dewar_meta::ns::record::{ChangeRecord, Record as _};
-use dewar_meta::ns::{IdKind, keys, lineage_key};
+use dewar_kv::embedded::decode_batch;
+use dewar_kv::index::sorted_runs::{ReadOnlyRuns, RunIndex, runs_in_files};
 use dewar_types::{BlobId, Error, ErrorKind, Result, Timestamp};
 
 use super::backup::{all, run_path, taken, verify};

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dewar_catalog::record::Extent;
 use dewar_checksum::{AlgorithmSet, DigestSet, StreamDigests};
-use dewar_meta::ns::record::Extent;
 use dewar_types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::SharedStore;

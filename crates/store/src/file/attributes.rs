@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, makes_only_new};
-use dewar_meta::ns::Bucket;
-use dewar_meta::ns::record::EntryAttributes;
+use dewar_catalog::record::EntryAttributes;
+use dewar_namespace::Bucket;
 use dewar_types::{Error, ErrorKind, Result};
 use minicbor::bytes::ByteVec;
 

@@ -1,8 +1,8 @@
 //! Looking at names, and directories: what is there, what is in them, making and removing them.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::record::{DirRecord, FileRecord};
-use dewar_meta::ns::{Bucket, DirOptions, ListQuery, Listed};
+use dewar_catalog::record::{DirRecord, FileRecord};
+use dewar_namespace::{Bucket, DirOptions, ListQuery, Listed};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::api::{BucketRef, DeleteRequest, ObjectRef, WriteCondition};

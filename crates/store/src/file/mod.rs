@@ -18,7 +18,7 @@ mod open;
 mod revision;
 mod write_authorization;
 
-use dewar_meta::ns::record::EntryAttributes;
+use dewar_catalog::record::EntryAttributes;
 use dewar_types::{EntryId, Timestamp, UserId};
 
 use crate::api::{BucketRef, ObjectInfo, ObjectRef};

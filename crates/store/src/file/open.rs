@@ -5,9 +5,9 @@ use std::fmt;
 
 use bytes::Bytes;
 use dewar_auth::Caller;
+use dewar_catalog::record::{ContentCopy, Extent};
 use dewar_data::blob::VerifiedBytes;
-use dewar_meta::ns::Bucket;
-use dewar_meta::ns::record::{ContentCopy, Extent};
+use dewar_namespace::Bucket;
 use dewar_types::{ByteRange, Result};
 
 use crate::api::{GetRequest, ObjectInfo};

@@ -1,8 +1,8 @@
 //! Authorization of a write to a file, and the conditions on the existing file.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::record::FileRecord;
-use dewar_meta::ns::{Bucket, Condition};
+use dewar_catalog::record::FileRecord;
+use dewar_namespace::{Bucket, Condition};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::api::{BucketRef, GetRequest, ObjectRef, WriteCondition};

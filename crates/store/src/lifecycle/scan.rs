@@ -19,12 +19,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dewar_catalog::record::VersionRecord;
+use dewar_catalog::{Actor, Tenant, keys};
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
-use dewar_meta::kv::{Batch, CommitError};
-use dewar_meta::ns::record::VersionRecord;
-use dewar_meta::ns::{
-    Actor, Bucket, BucketQuery, DeleteTarget, ListedVersion, Tenant, UploadQuery, VersionQuery,
-    keys,
+use dewar_namespace::{
+    Bucket, BucketQuery, DeleteTarget, ListedVersion, UploadQuery, VersionQuery,
 };
 use dewar_types::{
     BucketName, Error, ErrorKind, ObjectKey, Result, Timestamp, UserId, VersionId, VersionName,
@@ -177,23 +176,9 @@ impl Inner {
     }
 
     async fn note(&self, progress: Option<&PassProgress>) -> Result<()> {
-        let mut batch = Batch::default();
-        match progress {
-            // Writing into a vector cannot fail.
-            Some(progress) => batch.puts.push((
-                Self::progress_key(),
-                minicbor::to_vec(progress).unwrap_or_default().into(),
-            )),
-            None => batch.deletes.push(Self::progress_key()),
-        }
-        match self.tree.kv().commit(batch).await {
-            Ok(_) => Ok(()),
-            Err(CommitError::Failed(error)) => Err(error),
-            Err(CommitError::Conflict(_)) => Err(Error::new(
-                ErrorKind::Internal,
-                "a batch without conditions",
-            )),
-        }
+        // Writing into a vector cannot fail.
+        let value = progress.map(|progress| minicbor::to_vec(progress).unwrap_or_default().into());
+        self.tree.catalog().set(Self::progress_key(), value).await
     }
 
     /// Scans all buckets once, from the position of an interrupted pass.
@@ -204,7 +189,7 @@ impl Inner {
     ) -> Result<()> {
         let mut from = from;
         let mut noted = from.is_some();
-        let mut tenants = self.tree.tenants().await?;
+        let mut tenants = self.tree.catalog().tenants().await?;
         tenants.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
         for tenant in tenants {
             let name = tenant.name.as_str();
@@ -501,7 +486,7 @@ impl Inner {
             let page = self.tree.list_uploads(bucket, query).await?;
             let now = self.env.clock.now();
             for item in page.items {
-                let dewar_meta::ns::ListedUpload::Upload { key, upload } = item else {
+                let dewar_namespace::ListedUpload::Upload { key, upload } = item else {
                     continue;
                 };
                 if !rules.aborts(&key, upload.initiated, now, day) {

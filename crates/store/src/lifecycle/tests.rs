@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use dewar_catalog::Tenant;
+use dewar_catalog::record::{ETag, SystemHeaders, VersionFlags, VersionRecord};
 use dewar_env::worker::PauseGate;
-use dewar_meta::ns::Tenant;
-use dewar_meta::ns::record::{ETag, SystemHeaders, VersionFlags, VersionRecord};
 use dewar_types::{ErrorKind, Timestamp, VersionId};
 
 use super::evaluation::{DueAction, EvaluatedVersion};

@@ -37,12 +37,12 @@ mod uploads;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use dewar_catalog::record::{Extent, Slot};
+use dewar_catalog::{IdKind, keys};
 use dewar_data::blob::{ReassembledBlob, ScannedShard};
 use dewar_data::format::ShardKind;
 use dewar_data::segment::SegmentRecord;
-use dewar_meta::kv::{Batch, CommitError};
-use dewar_meta::ns::record::{Extent, Slot};
-use dewar_meta::ns::{DataChanges, IdKind, keys};
+use dewar_namespace::DataChanges;
 use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result, Timestamp};
 use futures_util::StreamExt as _;
 
@@ -121,15 +121,7 @@ impl Store {
     /// # Errors
     /// Those of the catalog.
     pub async fn settle_rebuilt(&self) -> Result<()> {
-        let batch = Batch {
-            deletes: vec![keys::rebuilt()],
-            ..Batch::default()
-        };
-        match self.inner.tree.kv().commit(batch).await {
-            Ok(_) => Ok(()),
-            Err(CommitError::Conflict(_)) => Err(Error::new(ErrorKind::Conflict, "settling")),
-            Err(CommitError::Failed(error)) => Err(error),
-        }
+        self.inner.tree.catalog().set(keys::rebuilt(), None).await
     }
 
     /// Ensures that no id is assigned twice, even if a former catalog assigned more: new ids are
@@ -191,6 +183,7 @@ impl crate::Inner {
         loop {
             let some = self
                 .tree
+                .catalog()
                 .unnamed_blobs(Timestamp(u64::MAX), after.as_ref(), QUEUED_AT_ONCE)
                 .await?;
             queued.extend(some.iter().map(|unnamed| unnamed.blob));
@@ -304,8 +297,8 @@ impl SalvageWalk<'_> {
     async fn is_known(&self, blob: BlobId) -> Result<bool> {
         let inner = self.inner();
         Ok(inner.segments.is_unsealed(blob)
-            || inner.tree.blob_record(blob).await?.is_some()
-            || inner.tree.segment_record(blob).await?.is_some())
+            || inner.tree.catalog().blob_record(blob).await?.is_some()
+            || inner.tree.catalog().segment_record(blob).await?.is_some())
     }
 
     /// Whether the catalog may lack it because it was written later.

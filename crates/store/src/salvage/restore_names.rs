@@ -10,11 +10,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dewar_auth::User;
+use dewar_catalog::Actor;
+use dewar_catalog::record::{ContentCopy, ETag, Extent};
 use dewar_checksum::DigestSet;
 use dewar_data::segment::SegmentRecord;
-use dewar_meta::ns::record::{ContentCopy, ETag, Extent};
-use dewar_meta::ns::{
-    Actor, Bucket, Condition, CopyOptions, DataChanges, FileLookup, NewBucket, NewPart, NewUpload,
+use dewar_namespace::{
+    Bucket, Condition, CopyOptions, DataChanges, FileLookup, NewBucket, NewPart, NewUpload,
     NewVersion,
 };
 use dewar_types::{
@@ -166,9 +167,9 @@ impl<'r> NameRestorer<'r> {
         }
         let tree = &self.shared.tree;
         let actor = actor(owner);
-        let tenant = match tree.tenant(&place.tenant).await? {
+        let tenant = match tree.catalog().tenant(&place.tenant).await? {
             Some(tenant) => Some(tenant),
-            None if self.write => Some(tree.create_tenant(&actor, &place.tenant).await?),
+            None if self.write => Some(tree.catalog().create_tenant(&actor, &place.tenant).await?),
             None => None,
         };
         let found = match &tenant {
@@ -393,10 +394,10 @@ impl<'r> NameRestorer<'r> {
             Err(error) => return Err(error),
         };
         let default = TenantName::default();
-        let tenant = tree
-            .tenant(&default)
-            .await?
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "the default tenant is not there"))?;
+        let tenant =
+            tree.catalog().tenant(&default).await?.ok_or_else(|| {
+                Error::new(ErrorKind::Internal, "the default tenant is not there")
+            })?;
         let name = BucketName::new(KEPT_BUCKET)?;
         let made = tree
             .create_bucket(&actor(user.id), &tenant, &name, NewBucket::default())
@@ -525,7 +526,7 @@ impl<'r> NameRestorer<'r> {
     async fn has_shards(&self, blob: BlobId, segment: bool) -> Result<bool> {
         let table = &self.shared.table;
         let record = if segment {
-            let value = self.shared.tree.segment_record(blob).await?;
+            let value = self.shared.tree.catalog().segment_record(blob).await?;
             match value.map(|value| SegmentRecord::from_bytes(&value)) {
                 None => None,
                 Some(record) => match record? {

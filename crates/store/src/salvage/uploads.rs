@@ -5,8 +5,8 @@
 //! object, with the time of its newest part. Any other upload stays open. A user who knows it can
 //! complete or abort it.
 
-use dewar_meta::ns::record::{PartRecord, UploadRecord};
-use dewar_meta::ns::{
+use dewar_catalog::record::{PartRecord, UploadRecord};
+use dewar_namespace::{
     Bucket, BucketQuery, CompletePart as NamedPart, Condition, ListedUpload, UploadQuery,
 };
 use dewar_types::{ObjectKey, Result, Timestamp, VersionId};
@@ -22,7 +22,7 @@ impl SalvageWalk<'_> {
     /// Joins what can be joined, in all buckets.
     pub(super) async fn join_uploads(&mut self) -> Result<()> {
         let tree = self.inner().tree.clone();
-        for tenant in tree.tenants().await? {
+        for tenant in tree.catalog().tenants().await? {
             let mut after: Option<String> = None;
             loop {
                 let query = BucketQuery {

@@ -31,15 +31,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::{Caller, CredentialStore, MasterKeys, Origin};
+use dewar_catalog::record::{CopyState, VersionRecord};
 use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::SegmentLimits;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::worker::WorkerRegistry;
-use dewar_meta::kv::MemoryKv;
-use dewar_meta::ns::record::{CopyState, VersionRecord};
-use dewar_meta::ns::{DataChanges, Tree};
+use dewar_kv::MemoryKv;
+use dewar_namespace::{DataChanges, Tree};
 use dewar_types::{
     BlobId, BucketName, ByteRange, DiskId, Layout, ObjectKey, RangeSpec, Result, UserId,
 };
@@ -177,7 +177,10 @@ impl Rig {
     /// The current version as the catalog has it.
     pub(crate) async fn found(&self, key: &str) -> VersionRecord {
         let (tree, object) = (self.store.tree(), object(key));
-        let named = tree.tenant(&dewar_types::TenantName::default()).await;
+        let named = tree
+            .catalog()
+            .tenant(&dewar_types::TenantName::default())
+            .await;
         let tenant = named.expect("read").expect("there");
         let bucket = tree.bucket(&tenant, &object.bucket.name).await;
         let bucket = bucket.expect("read").expect("there");
@@ -188,7 +191,10 @@ impl Rig {
     /// Makes all copies of the current version nearline, as a tape pool would.
     pub(crate) async fn recall_is_needed(&self, key: &str) {
         let (tree, object) = (self.store.tree(), object(key));
-        let named = tree.tenant(&dewar_types::TenantName::default()).await;
+        let named = tree
+            .catalog()
+            .tenant(&dewar_types::TenantName::default())
+            .await;
         let tenant = named.expect("read").expect("there");
         let bucket = tree.bucket(&tenant, &object.bucket.name).await;
         let bucket = bucket.expect("read").expect("there");

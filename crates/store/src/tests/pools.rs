@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::{Caller, MasterKeys};
+use dewar_catalog::Actor;
+use dewar_catalog::record::VersionRecord;
 use dewar_checksum::AlgorithmSet;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::{BoxFuture, Disk};
-use dewar_meta::ns::record::VersionRecord;
-use dewar_meta::ns::{Actor, Bucket};
+use dewar_namespace::Bucket;
 use dewar_types::{ErrorKind, Layout, PoolId, Result, UserId};
 
 use super::joining::{DEWAR, config};
@@ -206,7 +207,10 @@ impl Two {
 
     async fn first(&self) -> Bucket {
         let tree = self.engine.store().tree();
-        let tenant = tree.tenant(&dewar_types::TenantName::default()).await;
+        let tenant = tree
+            .catalog()
+            .tenant(&dewar_types::TenantName::default())
+            .await;
         let tenant = tenant.expect("read").expect("there");
         let found = tree.bucket(&tenant, &bucket("first").name).await;
         found.expect("read").expect("there")

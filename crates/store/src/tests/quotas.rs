@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use dewar_meta::kv::Precondition;
-use dewar_meta::ns::record::Counter;
-use dewar_meta::ns::record::CounterScope;
-use dewar_meta::ns::{Actor, Quota, RenameOptions};
+use dewar_catalog::record::{Counter, CounterScope};
+use dewar_catalog::{Actor, Quota};
+use dewar_kv::Precondition;
+use dewar_namespace::RenameOptions;
 use dewar_types::{BlobId, ErrorKind, GroupId, ObjectKey, TenantName, UserId};
 
 use super::{Rig, bucket, content, object, run};
@@ -25,7 +25,11 @@ fn a_directory_that_was_renamed_before_it_was_counted_is_found_and_counted() {
             .expect("put");
         rig.workers.take().expect("running").stop().await;
         let tree = rig.store.tree();
-        let tenant = tree.tenant(&TenantName::default()).await.expect("read");
+        let tenant = tree
+            .catalog()
+            .tenant(&TenantName::default())
+            .await
+            .expect("read");
         let tenant = tenant.expect("there");
         let name = bucket("first").name;
         let first = tree.bucket(&tenant, &name).await.expect("read");
@@ -52,14 +56,14 @@ fn a_directory_that_was_renamed_before_it_was_counted_is_found_and_counted() {
         tree.rename_dir(&actor, (&first, &from), (&first, &to), options)
             .await
             .expect("renamed");
-        assert_eq!(tree.usage(scope).await.expect("read").bytes, 0);
+        assert_eq!(tree.catalog().usage(scope).await.expect("read").bytes, 0);
         rig.workers = Some(crate::workers::start(&rig.store, BlobId(0)));
         tokio::time::sleep(Duration::from_secs(5)).await;
         let tree = rig.store.tree();
-        let usage = tree.usage(scope).await.expect("read");
+        let usage = tree.catalog().usage(scope).await.expect("read");
         assert_eq!((usage.objects, usage.bytes), (2, 1000));
         // It is listed under the name that it has.
-        let set = tree.all_quotas().await.expect("read");
+        let set = tree.catalog().all_quotas().await.expect("read");
         let space = set.iter().find(|set| set.scope == scope).expect("listed");
         assert_eq!(space.place, Some((first.id, key("elsewhere/limited"))));
         rig.settle().await;

@@ -1,10 +1,11 @@
 //! All encodings of blobs that the catalog names, in the order of ids, and changing one.
 
 use bytes::Bytes;
+use dewar_catalog::keys;
+use dewar_catalog::tables::{self, Table};
 use dewar_data::blob::{BlobRecord, KnownBadShards};
 use dewar_data::segment::SegmentRecord;
-use dewar_meta::kv::{Batch, CommitError, Precondition, Scan};
-use dewar_meta::ns::keys;
+use dewar_kv::{Batch, CommitError, Precondition, Scan};
 use dewar_types::{BlobId, Error, ErrorKind, Result, Timestamp};
 
 use crate::BlobTable;
@@ -63,8 +64,8 @@ impl Encoding {
 impl BlobTable {
     /// The encodings from a blob on, about `limit` of them.
     pub(crate) async fn encodings(&self, from: BlobId, limit: usize) -> Result<EncodingPage> {
-        let (mut encodings, blobs_to) = self.of_table(keys::BLOB, from, limit).await?;
-        let (segments, segments_to) = self.of_table(keys::SEGMENT, from, limit).await?;
+        let (mut encodings, blobs_to) = self.of_table(tables::BLOB, from, limit).await?;
+        let (segments, segments_to) = self.of_table(tables::SEGMENT, from, limit).await?;
         // Beyond the nearer end one of the tables has not been looked at.
         let next = match (blobs_to, segments_to) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -78,7 +79,7 @@ impl BlobTable {
 
     async fn of_table(
         &self,
-        table: u8,
+        table: Table,
         from: BlobId,
         limit: usize,
     ) -> Result<(Vec<Encoding>, Option<BlobId>)> {
@@ -103,8 +104,8 @@ impl BlobTable {
     /// The encoding of one blob as it is now.
     pub(crate) async fn encoding(&self, blob: BlobId) -> Result<Option<Encoding>> {
         for (table, key) in [
-            (keys::BLOB, keys::blob(blob)),
-            (keys::SEGMENT, keys::segment(blob)),
+            (tables::BLOB, keys::blob(blob)),
+            (tables::SEGMENT, keys::segment(blob)),
         ] {
             if let Some(value) = self.kv.get(&key).await?.value
                 && let Some(found) = encoding(table, &value)?
@@ -305,8 +306,8 @@ impl BlobTable {
     }
 }
 
-fn encoding(table: u8, value: &[u8]) -> Result<Option<Encoding>> {
-    if table == keys::BLOB {
+fn encoding(table: Table, value: &[u8]) -> Result<Option<Encoding>> {
+    if table == tables::BLOB {
         let record = BlobRecord::from_bytes(value)?;
         let home = RecordLocation::Blob;
         return Ok(Some(Encoding { home, record }));

@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use dewar_catalog::keys;
 use dewar_data::blob::Damage;
-use dewar_meta::kv::{Batch, CommitError, Precondition};
-use dewar_meta::ns::keys;
+use dewar_kv::{Batch, CommitError, Precondition};
 use dewar_types::{DiskId, Error, ErrorKind, Result, Timestamp};
 use minicbor::{Decode, Encode};
 

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use dewar_catalog::keys;
 use dewar_env::DiskState;
-use dewar_meta::kv::{Batch, CommitError, Precondition, Scan};
-use dewar_meta::ns::keys;
+use dewar_kv::{Batch, CommitError, Precondition, Scan};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, Result};
 use minicbor::{Decode, Encode};
 

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use dewar_meta::ns::{Tree, UnreferencedBlob};
+use dewar_catalog::UnreferencedBlob;
+use dewar_namespace::Tree;
 use dewar_types::{BlobId, Result, Timestamp};
 use tokio::time::Instant;
 
@@ -46,7 +47,10 @@ impl GcQueue {
         }
         while self.blobs.len() < KNOWN_MAX {
             let end = Timestamp(u64::MAX);
-            let page = tree.unnamed_blobs(end, self.last.as_ref(), PAGE).await?;
+            let page = tree
+                .catalog()
+                .unnamed_blobs(end, self.last.as_ref(), PAGE)
+                .await?;
             self.blobs.extend(page.iter().map(|unnamed| unnamed.blob));
             self.last = page.last().copied().or(self.last);
             if page.len() < PAGE {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use dewar_catalog::{keys, tables};
 use dewar_data::segment::SegmentRecord;
-use dewar_meta::kv::Scan;
-use dewar_meta::ns::keys;
+use dewar_kv::Scan;
 use dewar_types::{BlobId, PoolId, Result};
 
 use super::Disks;
@@ -89,7 +89,7 @@ impl Margins {
         let mut id = blob;
         let mut encoding = disks.table.encoding(id).await?;
         if encoding.is_none()
-            && let Some(record) = disks.tree.segment_record(id).await?
+            && let Some(record) = disks.tree.catalog().segment_record(id).await?
             && let SegmentRecord::Packed { blob, .. } = SegmentRecord::from_bytes(&record)?
         {
             id = blob;
@@ -108,7 +108,7 @@ impl Margins {
     /// # Errors
     /// Those of the catalog.
     pub async fn add_packed(&mut self, disks: &Disks) -> Result<()> {
-        let mut range = keys::encodings(keys::SEGMENT, BlobId(0));
+        let mut range = keys::encodings(tables::SEGMENT, BlobId(0));
         while !self.held.is_empty() {
             let scan = Scan {
                 from: &range.from,

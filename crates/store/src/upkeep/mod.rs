@@ -41,11 +41,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use dewar_catalog::keys;
 use dewar_data::blob::{BlobRecord, BlobStore};
 use dewar_data::pace::{ClientLoad, Pace};
 use dewar_data::segment::{SegmentLimits, SegmentTable, Segments};
 use dewar_env::Env;
-use dewar_meta::ns::{Tree, keys};
+use dewar_namespace::Tree;
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use tokio::sync::Notify;

@@ -16,12 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
+use dewar_catalog::keys;
 use dewar_data::blob::{CheckOutcome, KnownBadShards, shards_on, shelves_on};
 use dewar_data::pool::Member;
 use dewar_env::Disk;
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker, WorkerStatus};
-use dewar_meta::kv::Batch;
-use dewar_meta::ns::keys;
+use dewar_kv::Batch;
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result};
 
 use super::blob_index::Encoding;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dewar_catalog::keys;
 use dewar_data::blob::CheckOutcome;
 use dewar_data::pace::Pace;
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
-use dewar_meta::kv::{Batch, CommitError};
-use dewar_meta::ns::keys;
+use dewar_kv::{Batch, CommitError};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result, Timestamp};
 use minicbor::{Decode, Encode};
 use tokio::time::Instant;

@@ -27,10 +27,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dewar_catalog::{keys, lineage_key};
 use dewar_data::pool::Member;
 use dewar_env::{Disk, DiskErrorKind, DiskState};
-use dewar_meta::kv::{Batch, CommitError};
-use dewar_meta::ns::{keys, lineage_key};
+use dewar_kv::{Batch, CommitError};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result, Timestamp};
 use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};

@@ -23,10 +23,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use dewar_auth::Caller;
+use dewar_catalog::record::{ContentCopy, DisplayedChecksum, ETag, Extent, SystemHeaders};
 use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
 use dewar_data::blob::BlobRecord;
-use dewar_meta::ns::record::{ContentCopy, DisplayedChecksum, ETag, Extent, SystemHeaders};
-use dewar_meta::ns::{Bucket, Condition, DataChanges, NewVersion, Reservation};
+use dewar_namespace::{Bucket, Condition, DataChanges, NewVersion, Reservation};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, PoolId, Result};
 use minicbor::bytes::ByteVec;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use dewar_catalog::UnreferencedBlob;
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
-use dewar_meta::ns::UnreferencedBlob;
 use dewar_types::{BlobId, Result, Timestamp};
 
 use crate::limits::FREE_GRACE;
@@ -51,6 +51,7 @@ impl FreeWorker {
         let before = Timestamp(disks.env.clock.now().0.saturating_sub(grace));
         let mut looked_at = disks
             .tree
+            .catalog()
             .unnamed_blobs(before, after.as_ref(), STEP)
             .await?;
         let last = looked_at
@@ -81,7 +82,7 @@ impl FreeWorker {
             freed.push(unnamed);
         }
         if !freed.is_empty() {
-            disks.tree.forget_blobs(&freed).await?;
+            disks.tree.catalog().forget_blobs(&freed).await?;
         }
         Ok(last)
     }
@@ -97,7 +98,11 @@ async fn ripe_ahead(
         blob: BlobId(u64::MAX),
     };
     let end = Timestamp(u64::MAX);
-    let to_come = disks.tree.unnamed_blobs(end, Some(&now), STEP).await?;
+    let to_come = disks
+        .tree
+        .catalog()
+        .unnamed_blobs(end, Some(&now), STEP)
+        .await?;
     let uptime = disks.env.clock.elapsed();
     *ahead = to_come
         .into_iter()
