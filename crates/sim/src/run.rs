@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use dewar_auth::{Caller, MasterKeys};
-use dewar_data::pool::DewarId;
+use dewar_disks::pool::DewarId;
+use dewar_disks::upkeep::Ledger;
 use dewar_env::disk::sim::{SimDisk, SimOp, SimWorld};
 use dewar_env::sim::SimRng;
 use dewar_env::sim::fail_points::{self, FailPoints};
@@ -19,7 +20,6 @@ use dewar_store::LedgerDepth;
 use dewar_store::engine::{
     BackgroundWork, DiskObserver, Engine, Folder, FolderContent, Folders, LiveFolders,
 };
-use dewar_store::upkeep::Ledger;
 use dewar_types::{DiskId, Error, ErrorKind, GroupId, UserId};
 use tokio::task::JoinSet;
 

@@ -6,7 +6,7 @@ use dewar_types::{DiskId, Error, ErrorKind, Result};
 
 use crate::Store;
 use crate::names_at_risk::NAMED_MAX;
-use crate::upkeep::Decision;
+use dewar_disks::upkeep::Decision;
 
 /// Objects that a refusal names.
 const SHOWN_MAX: usize = 5;

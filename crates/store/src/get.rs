@@ -11,11 +11,11 @@ use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionName};
 
 use crate::api::{DeleteMarkerError, GetRequest, ObjectInfo};
 use crate::authorize::AccessFacts;
-use crate::blob_table::ReadPin;
 use crate::content_reader::{ContentReader, cut};
 use crate::encryption::{self, DataKey};
 use crate::info::{object_info, read_condition, with_expiry};
 use crate::{Inner, Store};
+use dewar_disks::ReadPin;
 
 /// An object being read. Its content stays readable until this is dropped, even if its name is
 /// removed.

@@ -18,7 +18,6 @@ pub mod api;
 mod attributes;
 mod audit;
 mod authorize;
-mod blob_table;
 mod bucket;
 mod content_reader;
 mod content_writer;
@@ -45,16 +44,12 @@ mod multipart_digest;
 mod names_at_risk;
 mod put;
 pub mod quota;
-mod rebuild_marker;
 mod rename;
 pub mod salvage;
-mod salvage_header;
-mod segment_recovery;
 mod sync_limiter;
 #[cfg(test)]
 mod tests;
 mod tiering;
-pub mod upkeep;
 pub mod version_attributes;
 mod versioning;
 pub mod workers;
@@ -64,8 +59,8 @@ use std::sync::Arc;
 
 use dewar_auth::{AccessKey, Caller, CredentialStore, MasterKeys, Origin, Ownership};
 use dewar_checksum::Md5Lanes;
-use dewar_data::blob::{BlobCounts, BlobStore};
-use dewar_data::segment::Segments;
+use dewar_disks::blob::{BlobCounts, BlobStore};
+use dewar_disks::segment::Segments;
 use dewar_env::{BoxFuture, Env, Space};
 use dewar_kv::Kv;
 use dewar_namespace::Tree;
@@ -79,7 +74,6 @@ pub use accounts::{
     RoleChange, ShareInfo, UserChange, WebIdentity, aws_policies, aws_policy, caller_identity,
     is_aws_policy,
 };
-pub use blob_table::{BlobTable, JournalPin};
 pub use dewar_namespace::UploadUsage;
 pub use digests::DigestLimits;
 pub use encryption::{BucketEncryption, CustomerKey, Encryption, EncryptionMode};
@@ -90,14 +84,13 @@ pub use listing_limits::ListingConfig;
 pub use multipart::{CreatedUpload, PartUpload};
 pub use names_at_risk::{LedgerDepth, UnderReplicated};
 pub use put::Upload;
-pub use rebuild_marker::{RebuildMarker, RebuildSource};
 
 use audit::Audit;
+use dewar_disks::Disks;
 use digests::DigestPasses;
 use lifecycle::LifecycleConfig;
 use listing_limits::ExpensiveListings;
 use sync_limiter::SyncLimiter;
-use upkeep::Disks;
 
 /// The parts of a store.
 pub struct StoreParts {

@@ -29,8 +29,8 @@ use crate::lifecycle::{Expiry, Lifecycle};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use crate::multipart_digest::{announced, check_made, join};
 use crate::put::run_to_completion;
-use crate::salvage_header::{PartOf, SalvageOrigin};
 use crate::{CustomerKey, Download, SharedStore, Store};
+use dewar_disks::salvage_header::{PartOf, SalvageOrigin};
 
 /// An incoming part. It is invisible before [`PartUpload::commit`]. If it is dropped before,
 /// nothing remains.

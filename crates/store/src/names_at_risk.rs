@@ -14,8 +14,8 @@ use dewar_catalog::tables;
 use dewar_kv::Scan;
 use dewar_types::{BlobId, EntryId, Result};
 
-use crate::upkeep::{Ledger, Margins, ObjectAtRisk};
 use crate::{Inner, SharedStore, Store};
+use dewar_disks::upkeep::{Ledger, Margins, ObjectAtRisk};
 
 /// Objects that a ledger or a refusal names.
 pub(crate) const NAMED_MAX: usize = 1000;

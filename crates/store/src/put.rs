@@ -19,8 +19,8 @@ use crate::content_writer::ContentWriter;
 use crate::encryption::{self, NewDataKey};
 use crate::info::{full_checksum, headers, version_info, with_expiry};
 use crate::limits::OBJECT_BYTES_MAX;
-use crate::salvage_header::SalvageOrigin;
 use crate::{SharedStore, Store};
+use dewar_disks::salvage_header::SalvageOrigin;
 
 /// An incoming object. It is invisible before [`Upload::commit`]. If it is dropped before, nothing
 /// remains.

@@ -20,16 +20,16 @@ use bytes::Bytes;
 use dewar_catalog::Actor;
 use dewar_catalog::record::{ContentCopy, Extent, Slot as SlotPlace, VersionRecord};
 use dewar_checksum::{AlgorithmSet, DigestSet, StreamDigests};
-use dewar_data::format::ShardKind;
-use dewar_data::segment::encode_slot;
+use dewar_disks::format::ShardKind;
+use dewar_disks::segment::encode_slot;
 use dewar_namespace::{Bucket, DataChanges, Relocation};
 use dewar_types::{BlobId, Error, ErrorKind, ObjectKey, PoolId, Result};
 
 use crate::content_reader::ContentReader;
 use crate::content_writer::{StagedContent, blob_extra};
 use crate::copy::is_in_pool;
-use crate::salvage_header::{PartOf, SalvageHeader, SalvageOrigin};
 use crate::{Inner, SharedStore};
+use dewar_disks::salvage_header::{PartOf, SalvageHeader, SalvageOrigin};
 
 /// Blobs and slots with moved content, before anything names them.
 #[derive(Default)]

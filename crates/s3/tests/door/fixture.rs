@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use dewar_auth::{MasterKeys, Secret};
-use dewar_data::blob::BlobStore;
-use dewar_data::pool::{DewarId, Member, Pool};
-use dewar_data::segment::SegmentLimits;
+use dewar_disks::JournalPin;
+use dewar_disks::blob::BlobStore;
+use dewar_disks::pool::{DewarId, Member, Pool};
+use dewar_disks::segment::SegmentLimits;
+use dewar_disks::upkeep::UpkeepConfig;
+use dewar_disks::{DiskParts, Disks};
 use dewar_env::disk::sim::SimWorld;
 use dewar_kv::Kv;
 use dewar_kv::memory::MemoryKv;
 use dewar_namespace::Tree;
 use dewar_s3::{Door, DoorConfig};
-use dewar_store::upkeep::{DiskParts, Disks, UpkeepConfig};
-use dewar_store::{FederationConfig, JournalPin, Store, StoreParts, UserChange};
+use dewar_store::{FederationConfig, Store, StoreParts, UserChange};
 use dewar_types::{DiskId, Layout, UserId};
 
 use crate::client::TestClient;
@@ -79,7 +81,7 @@ pub async fn fixture() -> Fixture {
     let blobs = Arc::new(BlobStore::new(Arc::new(pool.expect("no id twice"))));
     let disks = Disks::new(DiskParts {
         env: env.clone(),
-        tree: Arc::clone(&tree),
+        catalog: tree.catalog().clone(),
         blobs,
         journal: Arc::new(NoJournal),
         segments: SegmentLimits::default(),

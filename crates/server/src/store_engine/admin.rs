@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dewar_auth::User;
-use dewar_data::pool::Pool;
+use dewar_disks::pool::Pool;
 use dewar_env::Env;
 use dewar_journal::{Journal, JournalState};
 use dewar_store::engine::Engine;

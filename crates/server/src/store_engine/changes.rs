@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_data::pool::{FolderProbe, inspect};
+use dewar_disks::pool::{FolderProbe, inspect};
+use dewar_disks::upkeep::{Decision, Holdings};
 use dewar_env::{Disk, DiskState};
 use dewar_store::Store;
 use dewar_store::engine::{DiskRefusal, Folder, FolderContent, LiveFolders, Membership};
-use dewar_store::upkeep::{Decision, Holdings};
 use dewar_types::{DiskId, Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use dewar_data::pool::Pool;
+use dewar_disks::pool::Pool;
+use dewar_disks::upkeep::Ledger;
 use dewar_env::worker::{WorkerRegistry, WorkerState};
 use dewar_journal::Journal;
 use dewar_store::LedgerDepth;
 use dewar_store::Store;
 use dewar_store::engine::Engine;
-use dewar_store::upkeep::Ledger;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};

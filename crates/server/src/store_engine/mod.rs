@@ -35,7 +35,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dewar_auth::{Caller, MasterKeys, Ownership};
-use dewar_data::pool::DewarId;
+use dewar_disks::pool::DewarId;
+use dewar_disks::upkeep::UpkeepConfig;
 use dewar_env::Env;
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
@@ -43,7 +44,6 @@ use dewar_store::FederationConfig;
 use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, BackgroundWork, EngineConfig, Folders, LiveFolders};
 use dewar_store::lifecycle::LifecycleConfig;
-use dewar_store::upkeep::UpkeepConfig;
 use dewar_store::{AccountLimits, DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
 

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dewar_data::pool::{FolderProbe, IDENTITY_FILE, Identity, Pool, inspect};
+use dewar_disks::pool::{FolderProbe, IDENTITY_FILE, Identity, Pool, inspect};
+use dewar_disks::upkeep::{Decision, DiskLine, Ledger, ObjectAtRisk, ScrubPass};
 use dewar_env::{Disk, DiskState, Space};
 use dewar_store::Store;
 use dewar_store::engine::{DiskRefusal, FolderContent};
-use dewar_store::upkeep::{Decision, DiskLine, Ledger, ObjectAtRisk, ScrubPass};
 use dewar_store::{LedgerDepth, UnderReplicated};
 use dewar_types::{DiskId, Timestamp};
 use parking_lot::Mutex;

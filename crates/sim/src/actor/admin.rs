@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use dewar_disks::upkeep::Decision;
 use dewar_env::Disk;
 use dewar_env::sim::SimRng;
 use dewar_store::LedgerDepth;
-use dewar_store::upkeep::Decision;
 use dewar_types::{DiskId, Error, ErrorKind};
 
 use crate::bench::Process;

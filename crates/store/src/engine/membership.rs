@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use dewar_data::pool::{
+use dewar_disks::pool::{
     DewarId, FolderProbe, Identity, Member, Pool, check_blank, format, inspect,
 };
 use dewar_env::{Disk, DiskState, Env};
@@ -55,7 +55,7 @@ use tokio::time::Instant;
 use super::disk_refusal::DiskRefusal;
 use super::prepare::{check_room, settle_identity, wipe};
 use crate::Store;
-use crate::upkeep::Decision;
+use dewar_disks::upkeep::Decision;
 
 /// How long a change of the journal's members is waited for.
 const EPOCH_PATIENCE: Duration = Duration::from_secs(15);

@@ -32,9 +32,9 @@ use std::time::Duration;
 
 use dewar_auth::{MasterKeys, Ownership};
 use dewar_catalog::Ids;
-use dewar_data::blob::BlobStore;
-use dewar_data::pool::{DewarId, Identity, Member, Pool};
-use dewar_data::segment::SegmentLimits;
+use dewar_disks::blob::BlobStore;
+use dewar_disks::pool::{DewarId, Identity, Member, Pool};
+use dewar_disks::segment::SegmentLimits;
 use dewar_env::worker::WorkerRegistry;
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, JournalConfig, OpenError, RetentionPin};
@@ -49,9 +49,11 @@ use tokio::sync::Mutex;
 use crate::digests::DigestLimits;
 use crate::lifecycle::LifecycleConfig;
 use crate::limits::{PART_BYTES_MIN, SMALL_BYTES_DEFAULT};
-use crate::segment_recovery::SegmentRecovery;
-use crate::upkeep::{DiskParts, Disks, UpkeepConfig};
-use crate::{JournalPin, ListingConfig, Store, StoreParts};
+use crate::{ListingConfig, Store, StoreParts};
+use dewar_disks::JournalPin;
+use dewar_disks::SegmentRecovery;
+use dewar_disks::upkeep::UpkeepConfig;
+use dewar_disks::{DiskParts, Disks};
 
 pub use backup::{BackupPlan, BackupReport, Backups};
 pub use disk_refusal::DiskRefusal;
@@ -375,7 +377,7 @@ impl Engine {
         let tree = open_tree(env, config, &seam).await?;
         let disks = Disks::new(DiskParts {
             env: env.clone(),
-            tree: Arc::clone(&tree),
+            catalog: tree.catalog().clone(),
             blobs,
             journal: Arc::new(SegmentPin {
                 journal: journal.clone(),

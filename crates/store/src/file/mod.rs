@@ -24,7 +24,7 @@ use dewar_types::{EntryId, Timestamp, UserId};
 use crate::api::{BucketRef, ObjectInfo, ObjectRef};
 
 pub use attributes::AttributeChange;
-pub use dewar_data::blob::{ChecksummedBytes, VerifiedBytes};
+pub use dewar_disks::blob::{ChecksummedBytes, VerifiedBytes};
 pub use open::{FileBytes, OpenFile};
 pub use revision::{FileWrite, Revision, Snapshot, WriteMode};
 

@@ -6,16 +6,16 @@ use std::fmt;
 use bytes::Bytes;
 use dewar_auth::Caller;
 use dewar_catalog::record::{ContentCopy, Extent};
-use dewar_data::blob::VerifiedBytes;
+use dewar_disks::blob::VerifiedBytes;
 use dewar_namespace::Bucket;
 use dewar_types::{ByteRange, Result};
 
 use crate::api::{GetRequest, ObjectInfo};
-use crate::blob_table::ReadPin;
 use crate::content_reader::ContentReader;
 use crate::encryption::DataKey;
 use crate::info::object_info;
 use crate::{SharedStore, Store};
+use dewar_disks::ReadPin;
 
 use super::NodeAttributes;
 

@@ -39,18 +39,18 @@ use std::sync::Arc;
 
 use dewar_catalog::record::{Extent, Slot};
 use dewar_catalog::{IdKind, keys};
-use dewar_data::blob::{ReassembledBlob, ScannedShard};
-use dewar_data::format::ShardKind;
-use dewar_data::segment::SegmentRecord;
+use dewar_disks::blob::{ReassembledBlob, ScannedShard};
+use dewar_disks::format::ShardKind;
+use dewar_disks::segment::SegmentRecord;
 use dewar_namespace::DataChanges;
 use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result, Timestamp};
 use futures_util::StreamExt as _;
 
 use crate::content_writer::blob_extra;
 use crate::engine::ProgressReporter;
-use crate::rebuild_marker::RebuildMarker;
-use crate::salvage_header::SalvageHeader;
 use crate::{SharedStore, Store};
+use dewar_disks::RebuildMarker;
+use dewar_disks::salvage_header::SalvageHeader;
 
 pub use report::{Finding, SalvageTotals};
 pub use restore_names::{KEPT_BUCKET, KEPT_USER};
@@ -424,7 +424,7 @@ impl SalvageWalk<'_> {
         let record = SegmentRecord::Whole {
             blob: assembled.record,
         };
-        dewar_data::segment::SegmentTable::seal(&**table, id, &record, &holes).await
+        dewar_disks::segment::SegmentTable::seal(&**table, id, &record, &holes).await
     }
 
     async fn read_segment(&self, assembled: &ReassembledBlob) -> Result<SegmentBytes> {

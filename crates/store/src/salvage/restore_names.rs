@@ -13,7 +13,7 @@ use dewar_auth::User;
 use dewar_catalog::Actor;
 use dewar_catalog::record::{ContentCopy, ETag, Extent};
 use dewar_checksum::DigestSet;
-use dewar_data::segment::SegmentRecord;
+use dewar_disks::segment::SegmentRecord;
 use dewar_namespace::{
     Bucket, Condition, CopyOptions, DataChanges, FileLookup, NewBucket, NewPart, NewUpload,
     NewVersion,
@@ -28,7 +28,7 @@ use super::report::{Finding, SalvageReporter, SalvageTotals};
 use crate::SharedStore;
 use crate::accounts::NewUser;
 use crate::info::full_checksum;
-use crate::salvage_header::{PartOf, SalvageHeader};
+use dewar_disks::salvage_header::{PartOf, SalvageHeader};
 
 /// The actor in the change log. Uploads that a salvage opened are recognised by it.
 pub(super) const PRINCIPAL: &str = "salvage";

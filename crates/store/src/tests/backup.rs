@@ -15,7 +15,7 @@ use super::run;
 use crate::LedgerDepth;
 use crate::engine::{BackupPlan, BackupReport, Engine, Restore, RestoreReport};
 use crate::salvage::Finding;
-use crate::upkeep::Decision;
+use dewar_disks::upkeep::Decision;
 
 const CATALOG: [&str; 2] = ["journal/", "index/"];
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::Caller;
-use dewar_data::pool::{DewarId, IDENTITY_FILE, format};
+use dewar_disks::pool::{DewarId, IDENTITY_FILE, format};
 use dewar_env::Disk;
 use dewar_env::disk::sim::SimWorld;
 use dewar_types::{DiskId, ErrorKind, Result};
@@ -12,7 +12,7 @@ use dewar_types::{DiskId, ErrorKind, Result};
 use super::joining::{DEWAR, Mounts, Open, config, pool};
 use super::run;
 use crate::engine::{DiskRefusal, Engine, EngineConfig};
-use crate::upkeep::UpkeepConfig;
+use dewar_disks::upkeep::UpkeepConfig;
 
 const ALL: [&str; 2] = ["kept", "later"];
 
@@ -33,7 +33,7 @@ pub(super) fn quick() -> EngineConfig {
 
 pub(super) fn id_of(world: &SimWorld, n: usize) -> DiskId {
     let text = world.disk(n).peek(IDENTITY_FILE).expect("formatted");
-    let identity = dewar_data::pool::Identity::parse(&text).expect("whole");
+    let identity = dewar_disks::pool::Identity::parse(&text).expect("whole");
     identity.disk
 }
 
@@ -532,7 +532,7 @@ fn disks_are_known_by_what_is_on_them() {
         );
         assert_eq!(open.engine.pool().dewar(), DEWAR);
         let identity = world.disk(6).peek(IDENTITY_FILE).expect("kept");
-        let identity = dewar_data::pool::Identity::parse(&identity).expect("whole");
+        let identity = dewar_disks::pool::Identity::parse(&identity).expect("whole");
         let refusal = open.engine.membership().refusal("foreign", &identity);
         assert_eq!(refusal, Some(DiskRefusal::OtherDewar(DewarId(99))));
         assert_eq!(world.disk(6).paths(), [IDENTITY_FILE]);

@@ -33,9 +33,9 @@ use bytes::Bytes;
 use dewar_auth::{Caller, CredentialStore, MasterKeys, Origin};
 use dewar_catalog::record::{CopyState, VersionRecord};
 use dewar_checksum::{Algorithm, AlgorithmSet};
-use dewar_data::blob::BlobStore;
-use dewar_data::pool::{DewarId, Member, Pool};
-use dewar_data::segment::SegmentLimits;
+use dewar_disks::blob::BlobStore;
+use dewar_disks::pool::{DewarId, Member, Pool};
+use dewar_disks::segment::SegmentLimits;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::worker::WorkerRegistry;
 use dewar_kv::MemoryKv;
@@ -48,8 +48,10 @@ use crate::api::{
     BucketRef, DeleteRequest, ExpectedContent, GetRequest, ListRequest, ObjectInfo, ObjectMetadata,
     ObjectRef, PutRequest, ReadCondition, VersionAttributes, WriteCondition,
 };
-use crate::upkeep::{DiskParts, Disks, UpkeepConfig};
-use crate::{JournalPin, Store, StoreParts, Upload};
+use crate::{Store, StoreParts, Upload};
+use dewar_disks::JournalPin;
+use dewar_disks::upkeep::UpkeepConfig;
+use dewar_disks::{DiskParts, Disks};
 
 pub(crate) const SMALL: u32 = 10_000;
 
@@ -109,7 +111,7 @@ impl Rig {
         let tree = Arc::new(tree.expect("opened"));
         let disks = Disks::new(DiskParts {
             env: env.clone(),
-            tree: Arc::clone(&tree),
+            catalog: tree.catalog().clone(),
             blobs,
             journal: Arc::new(NoJournal),
             segments: SegmentLimits::default(),

@@ -32,7 +32,7 @@ use crate::file::{FileWrite, WriteMode};
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::LifecycleConfig;
 use crate::lifecycle::rules::{Expiration, Filter, NoncurrentTransition, Rule, Transition};
-use crate::upkeep::{Ledger, UpkeepConfig};
+use dewar_disks::upkeep::{Ledger, UpkeepConfig};
 
 /// Disks of the main pool, 2+1; those behind are of the archive, 1+1.
 const MAIN: usize = 4;

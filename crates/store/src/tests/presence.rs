@@ -10,7 +10,7 @@ use dewar_journal::JournalState;
 use super::joining::{Mounts, Open, pool};
 use super::run;
 use crate::LedgerDepth;
-use crate::upkeep::Ledger;
+use dewar_disks::upkeep::Ledger;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -9,7 +9,7 @@ use dewar_env::{Disk, DiskErrorKind, disk::sim::SimOp};
 use super::joining::{Mounts, Open, config, pool};
 use super::run;
 use crate::LedgerDepth;
-use crate::upkeep::Ledger;
+use dewar_disks::upkeep::Ledger;
 
 const SECOND: Duration = Duration::from_secs(1);
 

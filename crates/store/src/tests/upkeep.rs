@@ -3,14 +3,14 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use dewar_data::format::runs::page_at;
+use dewar_disks::format::runs::page_at;
 use dewar_env::DiskErrorKind;
 use dewar_env::disk::sim::SimOp;
 use dewar_types::{BlobId, DiskId, ErrorKind};
 
 use super::{Rig, content, run};
 use crate::LedgerDepth;
-use crate::upkeep::{Decision, Ledger, PendingFree, UpkeepConfig};
+use dewar_disks::upkeep::{Decision, Ledger, PendingFree, UpkeepConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
 

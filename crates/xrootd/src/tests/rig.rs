@@ -8,9 +8,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use dewar_auth::{Caller, MasterKeys, Origin, UncountedConnection};
 use dewar_checksum::AlgorithmSet;
-use dewar_data::blob::BlobStore;
-use dewar_data::pool::{DewarId, Member, Pool};
-use dewar_data::segment::SegmentLimits;
+use dewar_disks::JournalPin;
+use dewar_disks::blob::BlobStore;
+use dewar_disks::pool::{DewarId, Member, Pool};
+use dewar_disks::segment::SegmentLimits;
+use dewar_disks::upkeep::UpkeepConfig;
+use dewar_disks::{DiskParts, Disks};
 use dewar_env::BoxFuture;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::worker::WorkerRegistry;
@@ -19,8 +22,7 @@ use dewar_namespace::Tree;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::{FileWrite, WriteMode};
 use dewar_store::quota::{Quota, QuotaTarget};
-use dewar_store::upkeep::{DiskParts, Disks, UpkeepConfig};
-use dewar_store::{JournalPin, Store, StoreParts};
+use dewar_store::{Store, StoreParts};
 use dewar_types::{
     BlobId, BucketName, DiskId, Error, ErrorKind, Layout, ObjectKey, Result, UserId,
 };
@@ -159,7 +161,7 @@ impl Rig {
         let tree = Arc::new(tree.expect("opened"));
         let disks = Disks::new(DiskParts {
             env: env.clone(),
-            tree: Arc::clone(&tree),
+            catalog: tree.catalog().clone(),
             blobs,
             journal: Arc::new(NoJournal),
             segments: SegmentLimits::default(),

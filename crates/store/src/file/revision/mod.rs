@@ -25,7 +25,7 @@ use bytes::{Bytes, BytesMut};
 use dewar_auth::Caller;
 use dewar_catalog::record::{ContentCopy, DisplayedChecksum, ETag, Extent, SystemHeaders};
 use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
-use dewar_data::blob::BlobRecord;
+use dewar_disks::blob::BlobRecord;
 use dewar_namespace::{Bucket, Condition, DataChanges, NewVersion, Reservation};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, PoolId, Result};
 use minicbor::bytes::ByteVec;
@@ -37,8 +37,8 @@ use crate::encryption::{self, NewDataKey};
 use crate::info::{full_checksum, version_info, with_expiry};
 use crate::limits::{OBJECT_BYTES_MAX, READ_WRITE_SWITCHES_MAX, REVISION_RUNS_MAX};
 use crate::put::run_to_completion;
-use crate::salvage_header::{PartOf, SalvageOrigin as Written};
 use crate::{Inner, SharedStore, Store};
+use dewar_disks::salvage_header::{PartOf, SalvageOrigin as Written};
 
 use super::assembly::{AssemblySources, UncommittedReader};
 use super::extent_map::{ExtentMap, ExtentOrigin, MappedExtent};

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dewar_data::blob::{BlobRecord, KnownBadShards};
-use dewar_data::format::ShardSet;
-use dewar_data::pool::Pool;
+use crate::blob::{BlobRecord, KnownBadShards};
+use crate::format::ShardSet;
+use crate::pool::Pool;
 use dewar_env::{DiskState, Space};
 use dewar_types::{DiskId, Layout};
 

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::blob::CheckOutcome;
+use crate::pace::Pace;
 use bytes::Bytes;
 use dewar_catalog::keys;
-use dewar_data::blob::CheckOutcome;
-use dewar_data::pace::Pace;
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
 use dewar_kv::{Batch, CommitError};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result, Timestamp};
@@ -22,7 +22,7 @@ use super::blob_index::Encoding;
 use super::corruption::CorruptionLog;
 use super::disk_tasks::DiskTasks;
 use super::gc_queue::GcQueue;
-use super::{Disks, SharedDisks};
+use crate::disks::{Disks, SharedDisks};
 
 /// The kind of `D` record that holds a [`ScrubProgress`].
 pub(super) const PROGRESS: u8 = b's';
@@ -206,13 +206,19 @@ impl Disks {
         }
         progress.began = Some(now);
         progress.next = BlobId(0);
-        progress.below = self.tree.ids().blob().await?;
+        progress.below = self.catalog.ids().blob().await?;
         self.write_progress(disk, &progress).await?;
         Ok(Some(progress))
     }
 
     pub(super) async fn scrub_progress(&self, disk: DiskId) -> Result<ScrubProgress> {
-        let Some(value) = self.tree.kv().get(&keys::disk(disk, PROGRESS)).await?.value else {
+        let Some(value) = self
+            .catalog
+            .kv()
+            .get(&keys::disk(disk, PROGRESS))
+            .await?
+            .value
+        else {
             return Ok(ScrubProgress::default());
         };
         self.decode_progress(disk, &value)
@@ -264,7 +270,7 @@ impl Disks {
             puts: vec![(keys::disk(disk, PROGRESS), Bytes::from(value))],
             ..Batch::default()
         };
-        match self.tree.kv().commit(batch).await {
+        match self.catalog.kv().commit(batch).await {
             Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
             Err(CommitError::Failed(error)) => Err(error.context("noting how far the scrub is")),
         }
@@ -433,7 +439,7 @@ impl Disks {
         if progress.began.is_none() {
             progress.began = Some(self.env.clock.now());
             progress.next = BlobId(0);
-            progress.below = self.tree.ids().blob().await?;
+            progress.below = self.catalog.ids().blob().await?;
             self.write_progress(disk, &progress).await?;
         }
         Ok(())

@@ -13,12 +13,12 @@ use dewar_kv::{Batch, CommitError, Precondition, Scan};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, Result};
 use minicbor::{Decode, Encode};
 
-use super::Disks;
 use super::blob_index::Encoding;
 use super::readmit::RETURNED;
 use super::redundancy::DiskView;
 use super::scrub::PROGRESS;
 use super::stale_disk::{DOUBT, decode_doubt};
+use crate::disks::Disks;
 
 /// The kind of `D` record that holds a [`Decision`].
 pub(super) const DECISION: u8 = b'd';
@@ -116,7 +116,7 @@ impl Disks {
         let mut found = Decisions::default();
         let mut unverified = BTreeMap::new();
         let mut passes = BTreeMap::new();
-        for (key, value) in self.tree.kv().scan(scan).await?.pairs {
+        for (key, value) in self.catalog.kv().scan(scan).await?.pairs {
             let (disk, what) = keys::parse_disk(&key)?;
             if what == RETURNED {
                 found.returned.insert(disk);
@@ -158,7 +158,7 @@ impl Disks {
 
     pub(super) async fn put_decision(&self, batch: Batch) -> Result<()> {
         let doing = "deciding about a disk";
-        match self.tree.kv().commit(batch).await {
+        match self.catalog.kv().commit(batch).await {
             Ok(_) => {}
             Err(CommitError::Conflict(_)) => return Err(Error::new(ErrorKind::Conflict, doing)),
             Err(CommitError::Failed(error)) => return Err(error.context(doing)),
@@ -222,14 +222,14 @@ impl Disks {
     /// Calls a function with every encoding and its known damage.
     pub(super) async fn for_each_encoding(
         &self,
-        mut look: impl FnMut(&Encoding, &dewar_data::blob::KnownBadShards),
+        mut look: impl FnMut(&Encoding, &crate::blob::KnownBadShards),
     ) -> Result<()> {
         let mut from = BlobId(0);
         loop {
             let page = self.table.encodings(from, PAGE).await?;
             let findings = self.findings_of(&page.encodings).await?;
             for encoding in &page.encodings {
-                let none = dewar_data::blob::KnownBadShards::default();
+                let none = crate::blob::KnownBadShards::default();
                 look(encoding, findings.get(&encoding.record.id).unwrap_or(&none));
             }
             match page.next {
@@ -243,7 +243,7 @@ impl Disks {
     pub(super) async fn findings_of(
         &self,
         encodings: &[Encoding],
-    ) -> Result<BTreeMap<BlobId, dewar_data::blob::KnownBadShards>> {
+    ) -> Result<BTreeMap<BlobId, crate::blob::KnownBadShards>> {
         let mut known = BTreeMap::new();
         let (Some(first), Some(last)) = (encodings.first(), encodings.last()) else {
             return Ok(known);
@@ -323,7 +323,7 @@ impl Disks {
     /// Those of the catalog.
     pub async fn replace(&self, old: DiskId, new: DiskId) -> Result<()> {
         let note = keys::disk(new, REPLACED);
-        if self.tree.kv().get(&note).await?.value.is_some() {
+        if self.catalog.kv().get(&note).await?.value.is_some() {
             return Ok(());
         }
         let old_id = Bytes::copy_from_slice(&old.0.to_be_bytes());
@@ -359,7 +359,7 @@ impl Disks {
             return Ok(Some(member.pool));
         }
         let mut pool = None;
-        let look = |encoding: &Encoding, _: &dewar_data::blob::KnownBadShards| {
+        let look = |encoding: &Encoding, _: &crate::blob::KnownBadShards| {
             if encoding.record.disks.contains(&disk) {
                 pool = Some(encoding.record.pool);
             }

@@ -7,15 +7,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::blob::Damage;
 use bytes::Bytes;
 use dewar_catalog::keys;
-use dewar_data::blob::Damage;
 use dewar_kv::{Batch, CommitError, Precondition};
 use dewar_types::{DiskId, Error, ErrorKind, Result, Timestamp};
 use minicbor::{Decode, Encode};
 
-use super::Disks;
 use super::blob_index::Encoding;
+use crate::disks::Disks;
 use crate::salvage_header::SalvageHeader;
 
 /// The kind of `D` record that holds a [`CorruptionStats`].
@@ -114,7 +114,7 @@ impl Disks {
         *self.upkeep.rot.lock().entry(disk).or_default() += 1;
         let key = keys::disk(disk, FOUND);
         loop {
-            let known = self.tree.kv().get(&key).await?;
+            let known = self.catalog.kv().get(&key).await?;
             let found = CorruptionStats {
                 shards: parse(disk, known.value.as_ref())?.shards + 1,
                 last: Some(now),
@@ -128,7 +128,7 @@ impl Disks {
                 frees: true,
                 ..Batch::default()
             };
-            match self.tree.kv().commit(batch).await {
+            match self.catalog.kv().commit(batch).await {
                 Ok(_) => return Ok(()),
                 Err(CommitError::Conflict(_)) => {}
                 Err(CommitError::Failed(error)) => {
@@ -155,7 +155,7 @@ impl Disks {
     /// # Errors
     /// Those of the catalog.
     pub async fn corruptions_found(&self, disk: DiskId) -> Result<CorruptionStats> {
-        let value = self.tree.kv().get(&keys::disk(disk, FOUND)).await?;
+        let value = self.catalog.kv().get(&keys::disk(disk, FOUND)).await?;
         parse(disk, value.value.as_ref())
     }
 

@@ -7,79 +7,79 @@
 
 use std::collections::BTreeMap;
 
+use crate::format::OWNER_BYTES_MAX;
 use dewar_catalog::record::{ETag, EncryptionRecord, SystemHeaders};
 use dewar_checksum::DigestSet;
-use dewar_data::format::OWNER_BYTES_MAX;
 use dewar_types::{UploadId, VersionId};
 use minicbor::{Decode, Encode};
 
 /// The description of one content.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub(crate) struct SalvageHeader {
+pub struct SalvageHeader {
     /// The version; its clock says when.
     #[n(0)]
-    pub(crate) version: VersionId,
+    pub version: VersionId,
     /// Bytes.
     #[n(1)]
-    pub(crate) size: u64,
+    pub size: u64,
     /// Digests of the bytes; absent for encrypted content, because they would reveal it.
     #[n(2)]
-    pub(crate) digests: Option<DigestSet>,
+    pub digests: Option<DigestSet>,
     /// The user who wrote it.
     #[n(3)]
-    pub(crate) owner: u64,
+    pub owner: u64,
     /// Path at writing: `/bucket/key`, or `/@tenant/bucket/key`.
     #[n(4)]
-    pub(crate) path: String,
+    pub path: String,
     /// Set for a part of an upload, which is not an object.
     #[n(5)]
-    pub(crate) part: Option<PartOf>,
+    pub part: Option<PartOf>,
     /// Headers that go out as they came in; of a part, those of its upload.
     #[cbor(n(6), skip_if = "is_default")]
-    pub(crate) headers: SystemHeaders,
+    pub headers: SystemHeaders,
     /// User metadata; of a part, that of its upload.
     #[cbor(n(7), skip_if = "is_default")]
-    pub(crate) metadata: BTreeMap<String, String>,
+    pub metadata: BTreeMap<String, String>,
     /// Whether headers or metadata were left out for lack of space.
     #[cbor(n(8), skip_if = "is_default")]
-    pub(crate) cut: bool,
+    pub cut: bool,
     /// How it is encrypted; of a part, how its upload is.
     #[n(9)]
-    pub(crate) encryption: Option<EncryptionRecord>,
+    pub encryption: Option<EncryptionRecord>,
     /// For encrypted content: the salt that distinguishes its stream from others under the same
     /// key.
     #[n(10)]
-    pub(crate) salt: Option<u64>,
+    pub salt: Option<u64>,
     /// For encrypted content: its ETag, which cannot be computed again.
     #[n(11)]
-    pub(crate) etag: Option<ETag>,
+    pub etag: Option<ETag>,
     /// The number of the pool that it was written for, if not the main one.
     #[n(12)]
-    pub(crate) pool: Option<u16>,
+    pub pool: Option<u16>,
 }
 
 /// The upload and the number of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub(crate) struct PartOf {
+pub struct PartOf {
     /// The upload.
     #[n(0)]
-    pub(crate) upload: UploadId,
+    pub upload: UploadId,
     /// The part's number.
     #[n(1)]
-    pub(crate) number: u16,
+    pub number: u16,
 }
 
 /// The part of a description that is known before the bytes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SalvageOrigin {
-    pub(crate) owner: u64,
-    pub(crate) path: String,
-    pub(crate) part: Option<PartOf>,
-    pub(crate) headers: SystemHeaders,
-    pub(crate) metadata: BTreeMap<String, String>,
+pub struct SalvageOrigin {
+    pub owner: u64,
+    pub path: String,
+    pub part: Option<PartOf>,
+    pub headers: SystemHeaders,
+    pub metadata: BTreeMap<String, String>,
     /// The pool, if not the main one.
-    pub(crate) pool: Option<u16>,
+    pub pool: Option<u16>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -88,7 +88,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 impl SalvageOrigin {
     /// The description of content of so many bytes.
-    pub(crate) fn describe(self, version: VersionId, size: u64) -> SalvageHeader {
+    pub fn describe(self, version: VersionId, size: u64) -> SalvageHeader {
         SalvageHeader {
             version,
             size,
@@ -109,7 +109,7 @@ impl SalvageOrigin {
 
 impl SalvageHeader {
     /// With the digests of the clear bytes, or how these are encrypted.
-    pub(crate) fn told(
+    pub fn told(
         self,
         digests: DigestSet,
         salt: Option<u64>,
@@ -126,7 +126,7 @@ impl SalvageHeader {
     }
 
     /// Its bytes. Fields that do not fit a header are left out, the metadata first.
-    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
+    pub fn into_bytes(mut self) -> Vec<u8> {
         let bytes = self.encoded();
         if bytes.len() <= OWNER_BYTES_MAX {
             return bytes;
@@ -147,7 +147,7 @@ impl SalvageHeader {
     }
 
     /// Reads what a header says; `None` for anything else.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         minicbor::decode(bytes).ok()
     }
 }

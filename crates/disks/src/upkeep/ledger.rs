@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dewar_data::blob::CheckOutcome;
-use dewar_data::pace::Pace;
+use crate::blob::CheckOutcome;
+use crate::pace::Pace;
 use dewar_types::{BlobId, DiskId, ErrorKind, Result, Timestamp};
 
-use super::Disks;
 use super::blob_index::Encoding;
 use super::corruption::CorruptionLog;
 use super::gc_queue::GcQueue;
 use super::margins::Margins;
 use super::scrub::ScrubProgress;
+use crate::disks::Disks;
 
 /// Records read in one scan.
 const PAGE: usize = 512;
@@ -133,7 +133,7 @@ impl Disks {
         let rebuilt = self.rebuilt().await;
         ledger.unsettled = self.go_on_without(rebuilt, &mut ledger)?.is_some();
         let mut freeing = GcQueue::default();
-        let queue = freeing.refresh(&self.tree).await;
+        let queue = freeing.refresh(&self.catalog).await;
         self.go_on_without(queue, &mut ledger)?;
         let mut whole = BTreeSet::new();
         let mut trusted = BTreeSet::new();
@@ -151,7 +151,7 @@ impl Disks {
                 }
             }
         }
-        let queue = freeing.refresh(&self.tree).await;
+        let queue = freeing.refresh(&self.catalog).await;
         self.go_on_without(queue, &mut ledger)?;
         let counting = self.count_encodings(&mut ledger, &freeing, &whole, &trusted);
         let margins = counting.await;
@@ -250,7 +250,7 @@ impl Disks {
         let pace = Pace::new(Arc::clone(&self.upkeep.demand), 0, 0);
         let mut rot = CorruptionLog::new("fsck");
         let began = self.env.clock.now();
-        let below = self.tree.ids().blob().await?;
+        let below = self.catalog.ids().blob().await?;
         let mut proven: BTreeSet<DiskId> = self.blobs.pool().members().map(|m| m.id).collect();
         let mut from = BlobId(0);
         loop {

@@ -3,7 +3,7 @@
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
 use dewar_types::Result;
 
-use crate::upkeep::SharedDisks;
+use crate::disks::SharedDisks;
 
 /// Writes full segments to the disks.
 pub(super) struct SealWorker(pub(super) SharedDisks);

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use dewar_data::blob::{BadShard, CheckOutcome};
+use crate::blob::{BadShard, CheckOutcome};
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
 use dewar_types::Result;
 
 use super::corruption::CorruptionLog;
 use super::gc_queue::GcQueue;
-use super::{Disks, SharedDisks};
+use crate::disks::{Disks, SharedDisks};
 
 /// The pause between two checks. Shards that reads find meanwhile are checked together, and logged
 /// with the same limit as a pass of the scrub.

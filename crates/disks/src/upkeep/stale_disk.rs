@@ -26,9 +26,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::pool::Member;
 use bytes::Bytes;
 use dewar_catalog::{keys, lineage_key};
-use dewar_data::pool::Member;
 use dewar_env::{Disk, DiskErrorKind, DiskState};
 use dewar_kv::{Batch, CommitError};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result, Timestamp};
@@ -36,9 +36,9 @@ use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
 use tokio::time::Instant;
 
-use super::Disks;
 use super::presence::{DOUBTED, FOLDER};
 use super::scrub::ScrubProgress;
+use crate::disks::Disks;
 
 /// The kind of `D` record that holds a [`CatalogToken`].
 pub(super) const TOKEN: u8 = b't';
@@ -262,7 +262,7 @@ impl Disks {
     async fn doubt(&self, member: &Member) -> Result<()> {
         let doubt = StaleDisk {
             since: self.env.clock.now(),
-            below: self.tree.ids().blob().await?,
+            below: self.catalog.ids().blob().await?,
         };
         // Writing into a vector cannot fail.
         let value = minicbor::to_vec(doubt).unwrap_or_default();
@@ -344,7 +344,7 @@ impl Disks {
     /// A value that changes with every write to disks.
     fn written(&self) -> (BlobId, u64) {
         let repaired = self.upkeep.repair.lock().repaired;
-        (self.tree.ids().next_blob(), repaired)
+        (self.catalog.ids().next_blob(), repaired)
     }
 
     /// Gives a disk another token.
@@ -409,7 +409,7 @@ impl Disks {
 
     /// The lineage of the journal, and the record of a disk's token in it.
     async fn kept(&self, disk: DiskId) -> Result<(Token, Option<CatalogToken>)> {
-        let kv = self.tree.kv();
+        let kv = self.catalog.kv();
         let lineage = kv.get(&lineage_key()).await?.value.unwrap_or_default();
         let lineage = <[u8; 16]>::try_from(&lineage[..]).unwrap_or_default();
         let lineage = Token::from(lineage);
@@ -422,7 +422,7 @@ impl Disks {
 
     async fn commit_token(&self, batch: Batch) -> Result<()> {
         let doing = "noting the token of a disk";
-        match self.tree.kv().commit(batch).await {
+        match self.catalog.kv().commit(batch).await {
             Ok(_) => Ok(()),
             Err(CommitError::Conflict(_)) => Err(Error::new(ErrorKind::Conflict, doing)),
             Err(CommitError::Failed(error)) => Err(error.context(doing)),

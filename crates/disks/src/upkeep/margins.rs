@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::segment::SegmentRecord;
 use dewar_catalog::{keys, tables};
-use dewar_data::segment::SegmentRecord;
 use dewar_kv::Scan;
 use dewar_types::{BlobId, PoolId, Result};
 
-use super::Disks;
 use super::redundancy::DiskView;
+use crate::disks::Disks;
 
 /// Records read in one scan.
 const PAGE: usize = 512;
@@ -89,7 +89,7 @@ impl Margins {
         let mut id = blob;
         let mut encoding = disks.table.encoding(id).await?;
         if encoding.is_none()
-            && let Some(record) = disks.tree.catalog().segment_record(id).await?
+            && let Some(record) = disks.catalog.segment_record(id).await?
             && let SegmentRecord::Packed { blob, .. } = SegmentRecord::from_bytes(&record)?
         {
             id = blob;
@@ -116,7 +116,7 @@ impl Margins {
                 limit: PAGE,
                 reverse: false,
             };
-            let page = disks.tree.kv().scan(scan).await?;
+            let page = disks.catalog.kv().scan(scan).await?;
             for (key, value) in &page.pairs {
                 if let SegmentRecord::Packed { blob, .. } = SegmentRecord::from_bytes(value)?
                     && let Some(margin) = self.held.get(&blob).copied()

@@ -23,8 +23,8 @@
 mod bad_shards;
 mod blob_index;
 mod corruption;
+mod decisions;
 mod disk_tasks;
-mod disks;
 mod gc_queue;
 mod ledger;
 mod margins;
@@ -41,29 +41,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dewar_catalog::keys;
-use dewar_data::blob::{BlobRecord, BlobStore};
-use dewar_data::pace::{ClientLoad, Pace};
-use dewar_data::segment::{SegmentLimits, SegmentTable, Segments};
-use dewar_env::Env;
-use dewar_namespace::Tree;
-use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result};
+use crate::blob::BlobRecord;
+use crate::pace::{ClientLoad, Pace};
+use dewar_types::{BlobId, DiskId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::rebuild_marker::RebuildMarker;
-use crate::{BlobTable, JournalPin};
-
 pub use corruption::CorruptionStats;
-pub use disks::{Decision, DiskLine, RemovalLoss};
+pub use decisions::{Decision, DiskLine, RemovalLoss};
 pub use ledger::{Ledger, LedgerLine, ObjectAtRisk, PendingFree};
 pub use margins::Margins;
 pub use readmit::Holdings;
 pub use repair::RepairStatus;
 pub use scrub::{ScrubPass, ScrubStatus};
 
-pub(crate) use blob_index::Encoding;
+pub use blob_index::{Encoding, EncodingPage, RecordLocation};
 
 /// How upkeep is done.
 #[derive(Clone, Debug)]
@@ -99,97 +92,6 @@ impl Default for UpkeepConfig {
     }
 }
 
-/// The parts of [`Disks`].
-pub struct DiskParts {
-    /// Clock and randomness.
-    pub env: Env,
-    /// The tree of names.
-    pub tree: Arc<Tree>,
-    /// Large content.
-    pub blobs: Arc<BlobStore>,
-    /// The journal, which keeps small content until it is in sealed segments.
-    pub journal: Arc<dyn JournalPin>,
-    /// The bounds of segments.
-    pub segments: SegmentLimits,
-    /// How disks are scrubbed and blobs repaired.
-    pub upkeep: UpkeepConfig,
-}
-
-/// The content of the disks with its records, and the upkeep of both.
-pub struct Disks {
-    pub(crate) env: Env,
-    pub(crate) tree: Arc<Tree>,
-    pub(crate) blobs: Arc<BlobStore>,
-    pub(crate) segments: Arc<Segments>,
-    pub(crate) table: Arc<BlobTable>,
-    pub(crate) upkeep: Upkeep,
-}
-
-pub(crate) type SharedDisks = Arc<Disks>;
-
-impl Disks {
-    /// Puts the parts together. [`Disks::load_decisions`] reads earlier decisions.
-    #[must_use]
-    pub fn new(parts: DiskParts) -> Arc<Self> {
-        let tree = parts.tree;
-        let table = BlobTable::new(parts.env.clone(), Arc::clone(&tree), parts.journal);
-        let table = Arc::new(table);
-        let seam = Arc::clone(&table) as Arc<dyn SegmentTable>;
-        Arc::new(Self {
-            segments: Segments::with_limits(Arc::clone(&parts.blobs), seam, parts.segments),
-            env: parts.env,
-            tree,
-            blobs: parts.blobs,
-            table,
-            upkeep: Upkeep::new(parts.upkeep),
-        })
-    }
-
-    /// Large content.
-    #[must_use]
-    pub const fn blobs(&self) -> &Arc<BlobStore> {
-        &self.blobs
-    }
-
-    /// Small content.
-    #[must_use]
-    pub const fn segments(&self) -> &Arc<Segments> {
-        &self.segments
-    }
-
-    /// The records of both in the catalog.
-    #[must_use]
-    pub const fn table(&self) -> &Arc<BlobTable> {
-        &self.table
-    }
-
-    /// A client asked for something. Upkeep is slower while clients are served.
-    pub fn note_demand(&self) {
-        self.upkeep.demand.note();
-    }
-
-    /// The pace of repair, which copies of content between pools keep to as well.
-    #[must_use]
-    pub const fn repair_pace(&self) -> &Pace {
-        &self.upkeep.repair_pace
-    }
-
-    /// The record of the source of the catalog, until salvage is complete or given up.
-    ///
-    /// # Errors
-    /// Those of the catalog; [`ErrorKind::Corrupt`] for a record of a newer release.
-    pub async fn rebuilt(&self) -> Result<Option<RebuildMarker>> {
-        let Some(value) = self.tree.kv().get(&keys::rebuilt()).await?.value else {
-            return Ok(None);
-        };
-        let known = RebuildMarker::from_bytes(&value).ok_or_else(|| {
-            let message = "what the catalog was rebuilt of is written by a newer release";
-            Error::new(ErrorKind::Corrupt, message)
-        })?;
-        Ok(Some(known))
-    }
-}
-
 /// State of upkeep that the catalog need not have.
 pub(crate) struct Upkeep {
     config: UpkeepConfig,
@@ -201,7 +103,7 @@ pub(crate) struct Upkeep {
     survey_due: AtomicBool,
     /// Blobs whose files are being written or removed: only one task may work on each.
     working: Mutex<BTreeSet<BlobId>>,
-    decisions: Mutex<disks::Decisions>,
+    decisions: Mutex<decisions::Decisions>,
     /// Disks to be swept again although nothing about them changed.
     to_sweep: Mutex<BTreeSet<DiskId>>,
     /// Disks to be emptied on which the last pass over all records found nothing.
@@ -262,6 +164,11 @@ impl Upkeep {
             leftovers: Mutex::default(),
             config,
         }
+    }
+
+    /// A client asked for something.
+    pub(crate) fn note_demand(&self) {
+        self.demand.note();
     }
 
     /// `None` when it is being worked on already.

@@ -1,18 +1,18 @@
 //! All encodings of blobs that the catalog names, in the order of ids, and changing one.
 
+use crate::blob::{BlobRecord, KnownBadShards};
+use crate::segment::SegmentRecord;
 use bytes::Bytes;
 use dewar_catalog::keys;
 use dewar_catalog::tables::{self, Table};
-use dewar_data::blob::{BlobRecord, KnownBadShards};
-use dewar_data::segment::SegmentRecord;
 use dewar_kv::{Batch, CommitError, Precondition, Scan};
 use dewar_types::{BlobId, Error, ErrorKind, Result, Timestamp};
 
-use crate::BlobTable;
+use crate::blob_table::BlobTable;
 
 /// The place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecordLocation {
+pub enum RecordLocation {
     /// In the table of blobs.
     Blob,
     /// In that of sealed segments.
@@ -21,17 +21,17 @@ pub(crate) enum RecordLocation {
 
 /// An encoding that the catalog names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Encoding {
-    pub(crate) home: RecordLocation,
-    pub(crate) record: BlobRecord,
+pub struct Encoding {
+    pub home: RecordLocation,
+    pub record: BlobRecord,
 }
 
 /// Some encodings, by id.
 #[derive(Debug, Default)]
-pub(crate) struct EncodingPage {
-    pub(crate) encodings: Vec<Encoding>,
+pub struct EncodingPage {
+    pub encodings: Vec<Encoding>,
     /// The position to continue from; `None` at the end.
-    pub(crate) next: Option<BlobId>,
+    pub next: Option<BlobId>,
 }
 
 impl Encoding {
@@ -63,7 +63,7 @@ impl Encoding {
 
 impl BlobTable {
     /// The encodings from a blob on, about `limit` of them.
-    pub(crate) async fn encodings(&self, from: BlobId, limit: usize) -> Result<EncodingPage> {
+    pub async fn encodings(&self, from: BlobId, limit: usize) -> Result<EncodingPage> {
         let (mut encodings, blobs_to) = self.of_table(tables::BLOB, from, limit).await?;
         let (segments, segments_to) = self.of_table(tables::SEGMENT, from, limit).await?;
         // Beyond the nearer end one of the tables has not been looked at.
@@ -102,7 +102,7 @@ impl BlobTable {
     }
 
     /// The encoding of one blob as it is now.
-    pub(crate) async fn encoding(&self, blob: BlobId) -> Result<Option<Encoding>> {
+    pub async fn encoding(&self, blob: BlobId) -> Result<Option<Encoding>> {
         for (table, key) in [
             (tables::BLOB, keys::blob(blob)),
             (tables::SEGMENT, keys::segment(blob)),
@@ -118,7 +118,7 @@ impl BlobTable {
 
     /// The known damage of blobs from one on, by id, `limit` at most, and the position to continue
     /// from.
-    pub(crate) async fn findings(
+    pub async fn findings(
         &self,
         from: BlobId,
         limit: usize,
@@ -140,7 +140,7 @@ impl BlobTable {
         Ok((found, next))
     }
 
-    pub(crate) async fn finding(&self, blob: BlobId) -> Result<Option<KnownBadShards>> {
+    pub async fn finding(&self, blob: BlobId) -> Result<Option<KnownBadShards>> {
         match self.kv.get(&keys::repair(blob)).await?.value {
             Some(value) => KnownBadShards::from_bytes(&value).map(Some),
             None => Ok(None),
@@ -149,12 +149,7 @@ impl BlobTable {
 
     /// Records that a shard of an encoding is bad. Returns whether that is new. Does nothing if the
     /// encoding has changed.
-    pub(crate) async fn note(
-        &self,
-        encoding: &Encoding,
-        shard: usize,
-        now: Timestamp,
-    ) -> Result<bool> {
+    pub async fn note(&self, encoding: &Encoding, shard: usize, now: Timestamp) -> Result<bool> {
         let key = keys::repair(encoding.record.id);
         loop {
             let queued = self.kv.get(&key).await?;
@@ -184,7 +179,7 @@ impl BlobTable {
     /// # Errors
     /// [`ErrorKind::Conflict`] when the record or the findings have changed; nothing was changed
     /// then.
-    pub(crate) async fn replaced(
+    pub async fn replaced(
         &self,
         was: &Encoding,
         now: &BlobRecord,
@@ -244,7 +239,7 @@ impl BlobTable {
     /// # Errors
     /// [`ErrorKind::Conflict`] when the record or the findings have changed; nothing was changed
     /// then.
-    pub(crate) async fn adopted(
+    pub async fn adopted(
         &self,
         was: &Encoding,
         now: &BlobRecord,
@@ -290,7 +285,7 @@ impl BlobTable {
     }
 
     /// Takes an entry off the queue whose blob is gone.
-    pub(crate) async fn unqueue(&self, blob: BlobId) -> Result<()> {
+    pub async fn unqueue(&self, blob: BlobId) -> Result<()> {
         let batch = Batch {
             require: vec![
                 Precondition::absent(keys::blob(blob)),

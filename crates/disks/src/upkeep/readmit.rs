@@ -15,21 +15,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::blob::{CheckOutcome, KnownBadShards, shards_on, shelves_on};
+use crate::pool::Member;
 use bytes::Bytes;
 use dewar_catalog::keys;
-use dewar_data::blob::{CheckOutcome, KnownBadShards, shards_on, shelves_on};
-use dewar_data::pool::Member;
 use dewar_env::Disk;
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker, WorkerStatus};
 use dewar_kv::Batch;
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result};
 
 use super::blob_index::Encoding;
-use super::disks::DECISION;
+use super::decisions::DECISION;
 use super::redundancy::Redundancy;
 use super::scrub::PROGRESS;
 use super::stale_disk::{DOUBT, TOKEN};
-use super::{Disks, SharedDisks};
+use crate::disks::{Disks, SharedDisks};
 
 /// The kind of `D` record of a disk that was taken back and must be searched.
 pub(super) const RETURNED: u8 = b'b';

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::blob::BlobRecord;
+use crate::segment::{Compaction, DeadBytes, DeadPage, SegmentRecord, SegmentTable};
 use bytes::Bytes;
+use dewar_catalog::Catalog;
 use dewar_catalog::keys;
 use dewar_catalog::record::Counter;
-use dewar_data::blob::BlobRecord;
-use dewar_data::segment::{Compaction, DeadBytes, DeadPage, SegmentRecord, SegmentTable};
 use dewar_env::{BoxFuture, Env};
 use dewar_kv::{Batch, CommitError, Kv, Precondition, Scan, Seq};
-use dewar_namespace::Tree;
 use dewar_types::{BlobId, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 
-use crate::limits::BLOB_RECORDS_MAX;
+/// Blob records kept in memory.
+const BLOB_RECORDS_MAX: usize = 32 * 1024;
 
 /// The journal as far as small objects depend on it.
 pub trait JournalPin: Send + Sync {
@@ -47,7 +48,7 @@ pub trait JournalPin: Send + Sync {
 pub struct BlobTable {
     env: Env,
     pub(crate) kv: Arc<dyn Kv>,
-    tree: Arc<Tree>,
+    catalog: Catalog,
     hold: Arc<dyn JournalPin>,
     records: Mutex<Records>,
     readers: ReadPins,
@@ -75,11 +76,11 @@ impl Records {
 impl BlobTable {
     /// The tables of a catalog.
     #[must_use]
-    pub fn new(env: Env, tree: Arc<Tree>, hold: Arc<dyn JournalPin>) -> Self {
+    pub fn new(env: Env, catalog: Catalog, hold: Arc<dyn JournalPin>) -> Self {
         Self {
             env,
-            kv: Arc::clone(tree.kv()),
-            tree,
+            kv: Arc::clone(catalog.kv()),
+            catalog,
             hold,
             records: Mutex::default(),
             readers: ReadPins::default(),
@@ -87,37 +88,37 @@ impl BlobTable {
     }
 
     /// The blobs and segments with readers.
-    pub(crate) fn readers(&self) -> &ReadPins {
+    pub fn readers(&self) -> &ReadPins {
         &self.readers
     }
 
     /// Whether segments should be sealed although they are not full.
-    pub(crate) fn pressed(&self) -> bool {
+    pub fn pressed(&self) -> bool {
         self.hold.pressed()
     }
 
     /// Whether journal or index are being copied to other disks.
-    pub(crate) fn catalog_moves(&self) -> bool {
+    pub fn catalog_moves(&self) -> bool {
         self.hold.moves()
     }
 
     /// The number of disk failures that the catalog and the journal survive.
-    pub(crate) fn catalog_margin(&self) -> i32 {
+    pub fn catalog_margin(&self) -> i32 {
         self.hold.margin()
     }
 
     /// Pieces of the catalog index that no disk has right.
-    pub(crate) fn catalog_lost(&self) -> u64 {
+    pub fn catalog_lost(&self) -> u64 {
         self.hold.lost()
     }
 
     /// The record of a blob, if it was read lately.
-    pub(crate) fn known_record(&self, blob: BlobId) -> Option<Arc<BlobRecord>> {
+    pub fn known_record(&self, blob: BlobId) -> Option<Arc<BlobRecord>> {
         self.records.lock().known.get(&blob).map(Arc::clone)
     }
 
     /// The record of a blob that some version names.
-    pub(crate) async fn record(&self, blob: BlobId) -> Result<Arc<BlobRecord>> {
+    pub async fn record(&self, blob: BlobId) -> Result<Arc<BlobRecord>> {
         let forgotten = {
             let records = self.records.lock();
             if let Some(record) = records.known.get(&blob) {
@@ -144,12 +145,12 @@ impl BlobTable {
         Ok(record)
     }
 
-    pub(crate) fn forget(&self, blob: BlobId) {
+    pub fn forget(&self, blob: BlobId) {
         self.records.lock().forget(blob);
     }
 
     /// A change of the blob's record failed and may happen yet.
-    pub(crate) fn leave_open(&self, blob: BlobId) {
+    pub fn leave_open(&self, blob: BlobId) {
         let taken = self.kv.last_sequence();
         let mut records = self.records.lock();
         records.forget(blob);
@@ -157,14 +158,14 @@ impl BlobTable {
     }
 
     /// Whether the result of every change of the blob's record is known.
-    pub(crate) fn is_decided(&self, blob: BlobId) -> bool {
+    pub fn is_decided(&self, blob: BlobId) -> bool {
         !self.records.lock().open.contains_key(&blob)
     }
 
     /// Whether files of the blob that the catalog does not name now may still be needed. A slow
     /// reader may use an encoding that was replaced since. A repair's files may still be named
     /// although its commit failed.
-    pub(crate) fn is_needed(&self, blob: BlobId) -> bool {
+    pub fn is_needed(&self, blob: BlobId) -> bool {
         self.readers.holds(blob) || !self.is_decided(blob)
     }
 
@@ -172,7 +173,7 @@ impl BlobTable {
     ///
     /// # Errors
     /// Those of the catalog.
-    pub(crate) async fn newly_decided(&self) -> Result<Vec<BlobId>> {
+    pub async fn newly_decided(&self) -> Result<Vec<BlobId>> {
         let Some(any) = self.records.lock().open.keys().next().copied() else {
             return Ok(Vec::new());
         };
@@ -186,11 +187,11 @@ impl BlobTable {
 
     /// The encoding of a blob or of a sealed segment that the catalog names. A sweep must not
     /// delete its files.
-    pub(crate) async fn named(&self, blob: BlobId) -> Result<Option<BlobRecord>> {
-        if let Some(bytes) = self.tree.catalog().blob_record(blob).await? {
+    pub async fn named(&self, blob: BlobId) -> Result<Option<BlobRecord>> {
+        if let Some(bytes) = self.catalog.blob_record(blob).await? {
             return BlobRecord::from_bytes(&bytes).map(Some);
         }
-        match self.tree.catalog().segment_record(blob).await? {
+        match self.catalog.segment_record(blob).await? {
             Some(bytes) => match SegmentRecord::from_bytes(&bytes)? {
                 SegmentRecord::Whole { blob } => Ok(Some(blob)),
                 SegmentRecord::Packed { .. } => Ok(None),
@@ -200,14 +201,14 @@ impl BlobTable {
     }
 
     async fn segment_record(&self, segment: BlobId) -> Result<Option<SegmentRecord>> {
-        match self.tree.catalog().segment_record(segment).await? {
+        match self.catalog.segment_record(segment).await? {
             Some(bytes) => SegmentRecord::from_bytes(&bytes).map(Some),
             None => Ok(None),
         }
     }
 
     async fn blob_record(&self, blob: BlobId) -> Result<Option<BlobRecord>> {
-        match self.tree.catalog().blob_record(blob).await? {
+        match self.catalog.blob_record(blob).await? {
             Some(bytes) => BlobRecord::from_bytes(&bytes).map(Some),
             None => Ok(None),
         }
@@ -246,7 +247,7 @@ impl BlobTable {
     }
 
     /// The ranges of a segment that are marked dead, (offset, length) by offset.
-    pub(crate) async fn dead_stretches(&self, segment: BlobId) -> Result<Vec<(u32, u32)>> {
+    pub async fn dead_stretches(&self, segment: BlobId) -> Result<Vec<(u32, u32)>> {
         self.dead_slots(segment).await
     }
 
@@ -374,7 +375,7 @@ impl BlobTable {
 
 impl SegmentTable for BlobTable {
     fn mint(&self) -> BoxFuture<'_, Result<BlobId>> {
-        Box::pin(self.tree.ids().blob())
+        Box::pin(self.catalog.ids().blob())
     }
 
     fn segment(&self, segment: BlobId) -> BoxFuture<'_, Result<Option<SegmentRecord>>> {
@@ -433,19 +434,19 @@ fn dead_count(segment: BlobId, value: &[u8]) -> Result<u64> {
 
 /// Blobs and segments with readers. They are not freed and not compacted.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ReadPins {
+pub struct ReadPins {
     counts: Arc<Mutex<BTreeMap<BlobId, usize>>>,
 }
 
 /// Keeps blobs from being freed, and dead slots from being compacted away, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct ReadPin {
+pub struct ReadPin {
     readers: ReadPins,
     blobs: Vec<BlobId>,
 }
 
 impl ReadPins {
-    pub(crate) fn pin(&self, blobs: impl Iterator<Item = BlobId>) -> ReadPin {
+    pub fn pin(&self, blobs: impl Iterator<Item = BlobId>) -> ReadPin {
         let blobs: Vec<BlobId> = blobs.collect();
         let mut counts = self.counts.lock();
         for blob in &blobs {
@@ -458,7 +459,7 @@ impl ReadPins {
         }
     }
 
-    pub(crate) fn holds(&self, blob: BlobId) -> bool {
+    pub fn holds(&self, blob: BlobId) -> bool {
         self.counts.lock().contains_key(&blob)
     }
 }

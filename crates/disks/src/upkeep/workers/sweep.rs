@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_data::blob::BlobStatus;
-use dewar_data::pool::Member;
+use crate::blob::BlobStatus;
+use crate::pool::Member;
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
 use dewar_env::{Disk, DiskState};
 use dewar_types::{BlobId, DiskId, Result};
 
-use crate::upkeep::SharedDisks;
+use crate::disks::SharedDisks;
 
 /// When a disk is swept again on which blobs were being written.
 const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(60);
@@ -46,7 +46,7 @@ impl Worker for SweepWorker {
                 if self.undecided {
                     return Ok(WorkOutcome::Idle);
                 }
-                self.disks.tree.ids().lost_ranges().await?
+                self.disks.catalog.ids().lost_ranges().await?
             }
         };
         for member in self.disks.blobs.pool().members() {

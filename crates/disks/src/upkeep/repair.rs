@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use dewar_data::blob::{BlobRecord, CheckOutcome, Damage, KnownBadShards, RebuildTarget};
-use dewar_data::format::ShardSet;
+use crate::blob::{BlobRecord, CheckOutcome, Damage, KnownBadShards, RebuildTarget};
+use crate::format::ShardSet;
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker, WorkerStatus};
 use dewar_env::{DiskState, InterruptionMark};
 use dewar_types::{BlobId, ByteRange, DiskId, Error, ErrorKind, Result, Timestamp};
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::ReplacedFiles;
 use super::blob_index::Encoding;
 use super::redundancy::Redundancy;
-use super::{Disks, SharedDisks};
+use crate::disks::{Disks, SharedDisks};
 use crate::limits::FREE_GRACE;
 
 /// Interval of reads of the queue without a notification.

@@ -7,8 +7,8 @@ use dewar_catalog::UnreferencedBlob;
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
 use dewar_types::{BlobId, Result, Timestamp};
 
+use crate::disks::SharedDisks;
 use crate::limits::FREE_GRACE;
-use crate::upkeep::SharedDisks;
 
 /// Blobs freed in one step.
 const STEP: usize = 256;
@@ -50,8 +50,7 @@ impl FreeWorker {
         let grace = u64::try_from(FREE_GRACE.as_nanos()).unwrap_or(u64::MAX);
         let before = Timestamp(disks.env.clock.now().0.saturating_sub(grace));
         let mut looked_at = disks
-            .tree
-            .catalog()
+            .catalog
             .unnamed_blobs(before, after.as_ref(), STEP)
             .await?;
         let last = looked_at
@@ -82,7 +81,7 @@ impl FreeWorker {
             freed.push(unnamed);
         }
         if !freed.is_empty() {
-            disks.tree.catalog().forget_blobs(&freed).await?;
+            disks.catalog.forget_blobs(&freed).await?;
         }
         Ok(last)
     }
@@ -98,11 +97,7 @@ async fn ripe_ahead(
         blob: BlobId(u64::MAX),
     };
     let end = Timestamp(u64::MAX);
-    let to_come = disks
-        .tree
-        .catalog()
-        .unnamed_blobs(end, Some(&now), STEP)
-        .await?;
+    let to_come = disks.catalog.unnamed_blobs(end, Some(&now), STEP).await?;
     let uptime = disks.env.clock.elapsed();
     *ahead = to_come
         .into_iter()

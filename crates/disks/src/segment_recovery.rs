@@ -13,9 +13,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::segment::{Segments, decode_slot};
 use bytes::Bytes;
 use dewar_catalog::keys;
-use dewar_data::segment::{Segments, decode_slot};
 use dewar_kv::{Batch, InlineData, Seq};
 use dewar_types::{BlobId, Result};
 
@@ -23,13 +23,13 @@ use crate::salvage_header::SalvageHeader;
 
 /// Collects what the journal carries while it is replayed.
 #[derive(Debug, Default)]
-pub(crate) struct SegmentRecovery {
+pub struct SegmentRecovery {
     segments: BTreeMap<BlobId, Vec<(Seq, InlineData)>>,
 }
 
 impl SegmentRecovery {
     /// Takes the next batch of the replay in.
-    pub(crate) fn replay(&mut self, seq: Seq, batch: &mut Batch) {
+    pub fn replay(&mut self, seq: Seq, batch: &mut Batch) {
         let put = batch.puts.iter().map(|(key, _)| key);
         for segment in put
             .chain(&batch.deletes)
@@ -46,7 +46,7 @@ impl SegmentRecovery {
     }
 
     /// The unsealed slots of each segment, by their offsets.
-    pub(crate) fn unsealed(self) -> BTreeMap<BlobId, BTreeMap<u32, Bytes>> {
+    pub fn unsealed(self) -> BTreeMap<BlobId, BTreeMap<u32, Bytes>> {
         let slots = |slots: Vec<(Seq, InlineData)>| {
             let bytes = |(_, carry): (Seq, InlineData)| (carry.offset, carry.bytes.concat().into());
             slots.into_iter().map(bytes).collect()
@@ -59,7 +59,7 @@ impl SegmentRecovery {
     ///
     /// # Errors
     /// Those of the catalog.
-    pub(crate) async fn restore(self, segments: &Segments, main: u16) -> Result<()> {
+    pub async fn restore(self, segments: &Segments, main: u16) -> Result<()> {
         for (segment, slots) in self.segments {
             let slots = slots.into_iter();
             let slots = slots.map(|(seq, carry)| (seq, carry.offset, carry.bytes.concat().into()));
@@ -75,7 +75,7 @@ impl SegmentRecovery {
 
 /// The pool of a segment, from the descriptions in its slots, which all name the same one. `None`
 /// if none names a pool, as in releases with a single pool.
-pub(crate) fn pool_in<'a>(slots: impl Iterator<Item = &'a Bytes>) -> Option<u16> {
+pub fn pool_in<'a>(slots: impl Iterator<Item = &'a Bytes>) -> Option<u16> {
     let mut described = slots.filter_map(|slot| {
         let header = decode_slot(slot)?;
         SalvageHeader::from_bytes(&header.description)

@@ -15,7 +15,7 @@ use super::presence::PresenceWorker;
 use super::readmit::ReturnedDiskWorker;
 use super::repair::RepairWorker;
 use super::scrub::ScrubWorker;
-use super::{Disks, SharedDisks};
+use crate::disks::{Disks, SharedDisks};
 
 use free::FreeWorker;
 use segments::{CloseWorker, CompactWorker, SealWorker};

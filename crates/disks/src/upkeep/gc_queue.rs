@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use dewar_catalog::Catalog;
 use dewar_catalog::UnreferencedBlob;
-use dewar_namespace::Tree;
 use dewar_types::{BlobId, Result, Timestamp};
 use tokio::time::Instant;
 
-use super::Disks;
 use super::blob_index::Encoding;
+use crate::disks::Disks;
 
 /// Entries of the queue read in one scan.
 const PAGE: usize = 512;
@@ -37,7 +37,7 @@ impl GcQueue {
     ///
     /// # Errors
     /// Those of the catalog.
-    pub(super) async fn refresh(&mut self, tree: &Tree) -> Result<()> {
+    pub(super) async fn refresh(&mut self, catalog: &Catalog) -> Result<()> {
         if self.blobs.len() >= KNOWN_MAX {
             if self.filled.is_some_and(|at| at.elapsed() < FULL_REST) {
                 return Ok(());
@@ -47,10 +47,7 @@ impl GcQueue {
         }
         while self.blobs.len() < KNOWN_MAX {
             let end = Timestamp(u64::MAX);
-            let page = tree
-                .catalog()
-                .unnamed_blobs(end, self.last.as_ref(), PAGE)
-                .await?;
+            let page = catalog.unnamed_blobs(end, self.last.as_ref(), PAGE).await?;
             self.blobs.extend(page.iter().map(|unnamed| unnamed.blob));
             self.last = page.last().copied().or(self.last);
             if page.len() < PAGE {
@@ -72,9 +69,9 @@ impl GcQueue {
     ///
     /// # Errors
     /// Those of the catalog.
-    pub(super) async fn holds_now(&mut self, tree: &Tree, blob: BlobId) -> Result<bool> {
+    pub(super) async fn holds_now(&mut self, catalog: &Catalog, blob: BlobId) -> Result<bool> {
         if !self.holds(blob) {
-            self.refresh(tree).await?;
+            self.refresh(catalog).await?;
         }
         Ok(self.holds(blob))
     }
@@ -89,7 +86,7 @@ impl Disks {
         freeing: &mut GcQueue,
     ) -> Result<bool> {
         let blob = encoding.record.id;
-        Ok(!freeing.holds_now(&self.tree, blob).await?
+        Ok(!freeing.holds_now(&self.catalog, blob).await?
             && self.table.encoding(blob).await?.as_ref() == Some(encoding))
     }
 }

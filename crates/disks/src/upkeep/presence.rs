@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_data::blob::{KnownBadShards, ShardListing};
-use dewar_data::pool::Member;
+use crate::blob::{KnownBadShards, ShardListing};
+use crate::pool::Member;
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
 use dewar_env::{Access, CreateOptions, Disk, DiskError, DiskErrorKind, DiskFile, DiskState};
 use dewar_types::{BlobId, DiskId, Result};
@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use super::blob_index::Encoding;
 use super::disk_tasks::DiskTasks;
 use super::gc_queue::GcQueue;
-use super::{Disks, SharedDisks};
+use crate::disks::{Disks, SharedDisks};
 
 /// The folder of shards.
 pub(super) const FOLDER: &str = "blobs";
@@ -334,7 +334,7 @@ impl Disks {
                 let known = findings.get(&record.id).unwrap_or(&none).bad();
                 if let Some(shard) = self.blobs.absent(member, record, &mut listed).await?
                     && !known.contains(shard)
-                    && !freeing.holds_now(&self.tree, record.id).await?
+                    && !freeing.holds_now(&self.catalog, record.id).await?
                 {
                     absent.push((encoding.clone(), shard));
                 }

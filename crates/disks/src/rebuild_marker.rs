@@ -45,13 +45,13 @@ pub struct RebuildMarker {
 
 impl RebuildMarker {
     /// The bytes that the catalog keeps.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         // Writing into a vector cannot fail.
         minicbor::to_vec(self).unwrap_or_default()
     }
 
     /// Reads the catalog's bytes.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         minicbor::decode(bytes).ok()
     }
 }
