@@ -9,7 +9,7 @@ use dewar_env::disk::sim::{SimLatency, SimWorld};
 use dewar_journal::{Journal, JournalConfig};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind};
 
-use super::{EmbeddedConfig, EmbeddedKv};
+use super::{CHANGE_LOG, EmbeddedConfig, EmbeddedKv};
 use crate::index::{Entry, Index, IndexView, MemoryIndex};
 use crate::{Batch, InlineData, Kv, KvRead, Precondition, Scan, Seq};
 

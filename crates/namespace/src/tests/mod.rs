@@ -17,7 +17,7 @@ mod version_model;
 use std::sync::Arc;
 
 use dewar_catalog::record::{ETag, Slot};
-use dewar_catalog::{Quota, Tenant, Usage};
+use dewar_catalog::{Quota, Tenant, Usage, record};
 use dewar_checksum::DigestSet;
 use dewar_env::Env;
 use dewar_kv::MemoryKv;
