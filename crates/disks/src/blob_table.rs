@@ -88,36 +88,41 @@ impl BlobTable {
     }
 
     /// The blobs and segments with readers.
+    #[must_use]
     pub fn readers(&self) -> &ReadPins {
         &self.readers
     }
 
     /// Whether segments should be sealed although they are not full.
-    pub fn pressed(&self) -> bool {
+    pub(crate) fn pressed(&self) -> bool {
         self.hold.pressed()
     }
 
     /// Whether journal or index are being copied to other disks.
-    pub fn catalog_moves(&self) -> bool {
+    pub(crate) fn catalog_moves(&self) -> bool {
         self.hold.moves()
     }
 
     /// The number of disk failures that the catalog and the journal survive.
-    pub fn catalog_margin(&self) -> i32 {
+    pub(crate) fn catalog_margin(&self) -> i32 {
         self.hold.margin()
     }
 
     /// Pieces of the catalog index that no disk has right.
-    pub fn catalog_lost(&self) -> u64 {
+    pub(crate) fn catalog_lost(&self) -> u64 {
         self.hold.lost()
     }
 
     /// The record of a blob, if it was read lately.
+    #[must_use]
     pub fn known_record(&self, blob: BlobId) -> Option<Arc<BlobRecord>> {
         self.records.lock().known.get(&blob).map(Arc::clone)
     }
 
     /// The record of a blob that some version names.
+    ///
+    /// # Errors
+    /// Those of the catalog.
     pub async fn record(&self, blob: BlobId) -> Result<Arc<BlobRecord>> {
         let forgotten = {
             let records = self.records.lock();
@@ -145,7 +150,7 @@ impl BlobTable {
         Ok(record)
     }
 
-    pub fn forget(&self, blob: BlobId) {
+    pub(crate) fn forget(&self, blob: BlobId) {
         self.records.lock().forget(blob);
     }
 
@@ -158,6 +163,7 @@ impl BlobTable {
     }
 
     /// Whether the result of every change of the blob's record is known.
+    #[must_use]
     pub fn is_decided(&self, blob: BlobId) -> bool {
         !self.records.lock().open.contains_key(&blob)
     }
@@ -165,6 +171,7 @@ impl BlobTable {
     /// Whether files of the blob that the catalog does not name now may still be needed. A slow
     /// reader may use an encoding that was replaced since. A repair's files may still be named
     /// although its commit failed.
+    #[must_use]
     pub fn is_needed(&self, blob: BlobId) -> bool {
         self.readers.holds(blob) || !self.is_decided(blob)
     }
@@ -187,6 +194,9 @@ impl BlobTable {
 
     /// The encoding of a blob or of a sealed segment that the catalog names. A sweep must not
     /// delete its files.
+    ///
+    /// # Errors
+    /// Those of the catalog.
     pub async fn named(&self, blob: BlobId) -> Result<Option<BlobRecord>> {
         if let Some(bytes) = self.catalog.blob_record(blob).await? {
             return BlobRecord::from_bytes(&bytes).map(Some);
@@ -247,6 +257,9 @@ impl BlobTable {
     }
 
     /// The ranges of a segment that are marked dead, (offset, length) by offset.
+    ///
+    /// # Errors
+    /// Those of the catalog.
     pub async fn dead_stretches(&self, segment: BlobId) -> Result<Vec<(u32, u32)>> {
         self.dead_slots(segment).await
     }
@@ -446,6 +459,8 @@ pub struct ReadPin {
 }
 
 impl ReadPins {
+    /// Pins blobs and segments.
+    #[must_use]
     pub fn pin(&self, blobs: impl Iterator<Item = BlobId>) -> ReadPin {
         let blobs: Vec<BlobId> = blobs.collect();
         let mut counts = self.counts.lock();
@@ -459,6 +474,8 @@ impl ReadPins {
         }
     }
 
+    /// Whether a blob or segment is pinned.
+    #[must_use]
     pub fn holds(&self, blob: BlobId) -> bool {
         self.counts.lock().contains_key(&blob)
     }

@@ -3,4 +3,4 @@
 use std::time::Duration;
 
 /// Time that a blob outlives its last name, so that readers who have just looked it up find it.
-pub const FREE_GRACE: Duration = Duration::from_secs(5);
+pub(crate) const FREE_GRACE: Duration = Duration::from_secs(5);

@@ -73,10 +73,15 @@ pub struct PartOf {
 /// The part of a description that is known before the bytes.
 #[derive(Clone, Debug, Default)]
 pub struct SalvageOrigin {
+    /// The user who writes it.
     pub owner: u64,
+    /// Its path, as in [`SalvageHeader::path`].
     pub path: String,
+    /// Set for a part of an upload.
     pub part: Option<PartOf>,
+    /// Its headers.
     pub headers: SystemHeaders,
+    /// Its user metadata.
     pub metadata: BTreeMap<String, String>,
     /// The pool, if not the main one.
     pub pool: Option<u16>,

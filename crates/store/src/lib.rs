@@ -86,7 +86,7 @@ pub use names_at_risk::{LedgerDepth, UnderReplicated};
 pub use put::Upload;
 
 use audit::Audit;
-use dewar_disks::Disks;
+use dewar_disks::{BlobTable, Disks};
 use digests::DigestPasses;
 use lifecycle::LifecycleConfig;
 use listing_limits::ExpensiveListings;

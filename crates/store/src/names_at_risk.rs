@@ -102,7 +102,7 @@ impl Inner {
         let mut lacking = BTreeSet::new();
         let kv = self.tree.kv().snapshot();
         for table in [tables::ENTRY, tables::VERSION] {
-            let range = keys::KeyRange::prefix(bytes::Bytes::copy_from_slice(&[table]));
+            let range = table.keys();
             let mut from = range.from.clone();
             loop {
                 let scan = Scan {

@@ -22,13 +22,16 @@ pub enum RecordLocation {
 /// An encoding that the catalog names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoding {
+    /// The table of its record.
     pub home: RecordLocation,
+    /// Its record.
     pub record: BlobRecord,
 }
 
 /// Some encodings, by id.
 #[derive(Debug, Default)]
 pub struct EncodingPage {
+    /// The encodings.
     pub encodings: Vec<Encoding>,
     /// The position to continue from; `None` at the end.
     pub next: Option<BlobId>,
@@ -63,6 +66,9 @@ impl Encoding {
 
 impl BlobTable {
     /// The encodings from a blob on, about `limit` of them.
+    ///
+    /// # Errors
+    /// Those of the catalog.
     pub async fn encodings(&self, from: BlobId, limit: usize) -> Result<EncodingPage> {
         let (mut encodings, blobs_to) = self.of_table(tables::BLOB, from, limit).await?;
         let (segments, segments_to) = self.of_table(tables::SEGMENT, from, limit).await?;
@@ -102,7 +108,7 @@ impl BlobTable {
     }
 
     /// The encoding of one blob as it is now.
-    pub async fn encoding(&self, blob: BlobId) -> Result<Option<Encoding>> {
+    pub(crate) async fn encoding(&self, blob: BlobId) -> Result<Option<Encoding>> {
         for (table, key) in [
             (tables::BLOB, keys::blob(blob)),
             (tables::SEGMENT, keys::segment(blob)),
@@ -118,7 +124,7 @@ impl BlobTable {
 
     /// The known damage of blobs from one on, by id, `limit` at most, and the position to continue
     /// from.
-    pub async fn findings(
+    pub(crate) async fn findings(
         &self,
         from: BlobId,
         limit: usize,
@@ -140,6 +146,10 @@ impl BlobTable {
         Ok((found, next))
     }
 
+    /// The known damage of a blob; `None` if it is not on the queue.
+    ///
+    /// # Errors
+    /// Those of the catalog.
     pub async fn finding(&self, blob: BlobId) -> Result<Option<KnownBadShards>> {
         match self.kv.get(&keys::repair(blob)).await?.value {
             Some(value) => KnownBadShards::from_bytes(&value).map(Some),
@@ -149,6 +159,9 @@ impl BlobTable {
 
     /// Records that a shard of an encoding is bad. Returns whether that is new. Does nothing if the
     /// encoding has changed.
+    ///
+    /// # Errors
+    /// Those of the catalog.
     pub async fn note(&self, encoding: &Encoding, shard: usize, now: Timestamp) -> Result<bool> {
         let key = keys::repair(encoding.record.id);
         loop {
@@ -239,7 +252,7 @@ impl BlobTable {
     /// # Errors
     /// [`ErrorKind::Conflict`] when the record or the findings have changed; nothing was changed
     /// then.
-    pub async fn adopted(
+    pub(crate) async fn adopted(
         &self,
         was: &Encoding,
         now: &BlobRecord,
@@ -285,7 +298,7 @@ impl BlobTable {
     }
 
     /// Takes an entry off the queue whose blob is gone.
-    pub async fn unqueue(&self, blob: BlobId) -> Result<()> {
+    pub(crate) async fn unqueue(&self, blob: BlobId) -> Result<()> {
         let batch = Batch {
             require: vec![
                 Precondition::absent(keys::blob(blob)),
