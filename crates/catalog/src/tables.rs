@@ -15,7 +15,7 @@ pub struct Table {
     pub prefix: u8,
     /// The crate that defines when the table changes.
     pub owner: &'static str,
-    /// What an entry is called in errors.
+    /// Name of a record of the table in errors.
     pub name: &'static str,
     /// The types of its values, or their form.
     pub values: &'static str,

@@ -40,7 +40,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     target("authdb", dewar_auth::fuzz_authdb, AUTHDBS),
     target(
         "authorization",
-        dewar_s3::sigv4::fuzz_authorization,
+        dewar_sigv4::fuzz_authorization,
         &[AUTHORIZATION],
     ),
     target(
@@ -56,6 +56,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     target("blob_record", dewar_disks::blob::fuzz_blob_record, &[]),
     target("block", dewar_kv::index::sorted_runs::fuzz_block, &[])
         .files(&["kv/testdata/runs-v1/index/703b18d3d0873369.run"]),
+    target("canonical", dewar_sigv4::fuzz_canonical, &[PRESIGNED]),
     target("epoch", dewar_journal::fuzz_epoch, &[])
         .files(&["journal/testdata/journal-v1/disk0/journal/epoch"]),
     target("footer", dewar_kv::index::sorted_runs::fuzz_footer, &[])
@@ -69,7 +70,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     target("macaroon", dewar_auth::fuzz_macaroon, MACAROONS),
     target("manifest", dewar_kv::index::sorted_runs::fuzz_manifest, &[])
         .files(&["kv/testdata/runs-v1/index/manifest"]),
-    target("multipart", dewar_s3::form::fuzz_multipart, &[FORM]),
+    target("multipart", dewar_http_front::fuzz_multipart, &[FORM]),
     target("policy", dewar_s3::form::fuzz_policy, &[POLICY]),
     target("presigned", dewar_s3::sigv4::fuzz_presigned, &[PRESIGNED]),
     target(
@@ -79,7 +80,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     ),
     target(
         "range",
-        dewar_s3::fuzz_range,
+        dewar_http_front::fuzz_range,
         &[b"bytes=0-499", b"bytes=-500", b"bytes=9500-"],
     ),
     target(

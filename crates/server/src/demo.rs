@@ -353,9 +353,9 @@ pub fn instructions(
     region: &str,
     shown: &DemoCredentials,
 ) -> String {
-    let endpoint = endpoints.s3.first().map_or("", String::as_str);
-    let metrics = endpoints.metrics.first().map_or("", String::as_str);
-    let root = endpoints.xrootd.first().map_or("", String::as_str);
+    let endpoint = endpoints.first("s3");
+    let metrics = endpoints.first("metrics");
+    let root = endpoints.first("xrootd");
     let (key, secret) = (&shown.access_key, shown.secret_key.reveal());
     let sample = folder.join(SAMPLE_FILE);
     // A text of Python is quoted as one of Rust.
@@ -518,10 +518,18 @@ mod tests {
 
     #[test]
     fn instructions_name_every_client() {
+        use crate::admin::DoorStatus;
+
+        let door = |name: &str, endpoint: &str| DoorStatus {
+            name: name.to_owned(),
+            endpoint: endpoint.to_owned(),
+        };
         let endpoints = Endpoints {
-            s3: vec!["http://127.0.0.1:9000".to_owned()],
-            xrootd: vec!["root://127.0.0.1:9002".to_owned()],
-            metrics: vec!["http://127.0.0.1:9001".to_owned()],
+            doors: vec![
+                door("s3", "http://127.0.0.1:9000"),
+                door("xrootd", "root://127.0.0.1:9002"),
+                door("metrics", "http://127.0.0.1:9001"),
+            ],
             admin: PathBuf::new(),
         };
         let shown = DemoCredentials {

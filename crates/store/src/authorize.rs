@@ -5,8 +5,8 @@
 //! its owner, its list and its tags affect the decision.
 
 use dewar_auth::{
-    AccessDenied, Acl, Action, BucketAccess, Caller, Details, Effect, Limit, ObjectAccess, Policy,
-    Principal, Reason, Resource, User, UserKind, authorize, makes_only_new,
+    AccessDenied, Acl, Action, AuthorizeResult, BucketAccess, Caller, Details, Effect, Limit,
+    ObjectAccess, Policy, Principal, Reason, Resource, User, UserKind, authorize, makes_only_new,
 };
 use dewar_catalog::record::FileRecord;
 use dewar_catalog::{Actor, Tenant};
@@ -16,7 +16,6 @@ use dewar_types::{Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 use crate::Inner;
 use crate::access::{access_of, check_said, some_policy};
 use crate::api::{BucketRef, ETag, WriteCondition};
-use crate::audit::AuthorizeResult;
 use crate::document::document_of;
 use crate::info::write_condition;
 use crate::version_attributes::{BucketTags, Tags};
@@ -73,6 +72,13 @@ impl Inner {
                 format!("there is no tenant {name}"),
             )
         })
+    }
+
+    /// Tells the accounts that the policy of a bucket has changed, or may have.
+    pub(crate) fn bucket_policy_changed(&self, bucket: &Bucket) {
+        let owner = bucket.record.attributes.owner;
+        self.accounts
+            .bucket_policy_changed(bucket.tenant.id, owner, bucket.id);
     }
 
     /// The facts for policies that are the same for every verb.
@@ -189,7 +195,8 @@ impl Inner {
             let path = bucket.path(key.as_str());
             let why = "the token lets create but not overwrite";
             let message = format!("{path} exists, and {why}");
-            self.audit.refused(caller, Action::PutObject, path, why);
+            self.authorizer
+                .record_refusal(caller, Action::PutObject, path, why);
             return Err(Error::new(ErrorKind::Denied, message));
         }
         Ok(Condition {
@@ -343,7 +350,7 @@ impl Inner {
         details: &Details<'_>,
     ) -> Result<AuthorizeResult> {
         with_resource(caller, bucket, key, object, details, |resource, details| {
-            self.audit
+            self.authorizer
                 .authorize_resource(caller, action, resource, details)
         })?
     }

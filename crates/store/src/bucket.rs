@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use dewar_auth::{Action, Caller, CannedAcl, Details, Ownership, Principal, Resource};
+use dewar_auth::{Acl, Action, Caller, CannedAcl, Details, Ownership, Principal, Resource};
 use dewar_catalog::record::{CounterScope, DirRecord};
 use dewar_catalog::{Tenant, Usage};
 use dewar_namespace::{Bucket, BucketQuery, NewBucket};
 use dewar_types::{BucketName, Error, ErrorKind, Result, UserId};
 
 use crate::Store;
-use crate::access::{AclDocument, OwnershipDocument};
 use crate::api::{BucketInfo, BucketOptions, BucketPage, BucketRef, Emptiness, NewAcl};
 use crate::authorize::{actor, pairs};
 use crate::document::{Document, DocumentKind};
@@ -35,7 +34,7 @@ impl Store {
             return Ok(BucketPage::default());
         }
         let tenant = self.inner.tenant(caller, None).await?;
-        self.inner.audit.authorize(
+        self.inner.authorizer.authorize(
             caller,
             Action::ListAllMyBuckets,
             Resource::Tenant(&tenant.name),
@@ -101,11 +100,11 @@ impl Store {
             tags: (!tags.is_empty()).then_some(&tags),
             ..self.inner.details()
         };
-        let audit = &self.inner.audit;
-        audit.authorize(caller, Action::CreateBucket, asked, &details)?;
+        let authorizer = &self.inner.authorizer;
+        authorizer.authorize(caller, Action::CreateBucket, asked, &details)?;
         if !tags.is_empty() {
             check_tags(&options.tags, TAGS_PER_BUCKET_MAX)?;
-            audit.authorize(caller, BucketTags::PUT, asked, &details)?;
+            authorizer.authorize(caller, BucketTags::PUT, asked, &details)?;
         }
         let documents = self.first_documents(caller, options).await?;
         let tree = &self.inner.tree;
@@ -156,8 +155,7 @@ impl Store {
         let default = Some(self.inner.ownership).filter(|own| *own != Ownership::ObjectWriter);
         let ownership = options.ownership.or(default);
         if let Some(ownership) = ownership {
-            let document = OwnershipDocument(ownership);
-            documents.insert(OwnershipDocument::KIND, document.to_bytes());
+            documents.insert(Ownership::KIND, ownership.to_bytes().into());
         }
         if let Some(wish) = &options.acl {
             let owner = caller.account();
@@ -169,8 +167,7 @@ impl Store {
                 return Err(Error::new(ErrorKind::AclsGrant, message));
             }
             if !acl.is_private() {
-                let document = AclDocument(acl.into());
-                documents.insert(AclDocument::KIND, document.to_bytes());
+                documents.insert(Acl::KIND, acl.to_bytes().into());
             }
         }
         Ok(documents)
@@ -230,7 +227,7 @@ impl Store {
             .tree
             .delete_bucket(&actor(caller, &principal), &found, emptiness)
             .await;
-        self.inner.accounts.bucket_policy_changed(&found);
+        self.inner.bucket_policy_changed(&found);
         deleted
     }
 }
@@ -240,7 +237,7 @@ fn taken(caller: &Caller, there: &Bucket, options: &BucketOptions) -> Error {
     // The id 0 is nobody's, so it can own nothing.
     let own = owner == caller.account() && owner != UserId(0);
     // Making it again with another list would change it, which making does not.
-    let listed = there.document(AclDocument::KIND).is_some();
+    let listed = there.document(Acl::KIND).is_some();
     let same = listed == options.acl.as_ref().is_some_and(|wish| *wish != PRIVATE);
     let kind = if own && same {
         ErrorKind::AlreadyOwned

@@ -67,7 +67,7 @@ impl Store {
         items: Vec<DeleteItem>,
         bypass: bool,
     ) -> Result<Vec<Result<DeleteResult>>> {
-        let caller = &self.inner.audit.batched(caller);
+        let caller = &self.inner.authorizer.batched(caller);
         let bucket = self.inner.bucket_of(caller, bucket).await?;
         let details = self.inner.details();
         // Who may not bypass for all of them may for none.

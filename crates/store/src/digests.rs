@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::Caller;
+use dewar_auth::fair_share::{FairShares, ShareOwner, SharePermit};
 use dewar_catalog::record::VersionRecord;
 use dewar_checksum::{Algorithm, AlgorithmSet, Digest, DigestSet, StreamDigests};
 use dewar_env::BoxFuture;
@@ -23,7 +24,6 @@ use parking_lot::Mutex;
 use crate::api::{GetRequest, ObjectRef};
 use crate::authorize::actor;
 use crate::encryption;
-use crate::fair_share::{FairShares, ShareOwner, SharePermit};
 use crate::file::OpenFile;
 use crate::limits::{DIGEST_ATTEMPTS_MAX, DIGEST_LATER};
 use crate::{Inner, SharedStore, Store};

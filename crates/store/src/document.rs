@@ -25,7 +25,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dewar_auth::{Action, Caller};
 pub use dewar_catalog::record::DocumentKind;
-use dewar_namespace::Bucket;
+use dewar_namespace::{Bucket, BucketChange};
 use dewar_types::Result;
 
 use crate::Store;
@@ -118,6 +118,17 @@ pub fn document_of<D: Document>(bucket: &Bucket) -> Result<Option<Arc<D>>> {
         .transpose()
 }
 
+/// A document of a bucket before a change of its settings.
+///
+/// # Errors
+/// As [`Document::from_bytes`].
+pub(crate) fn document_in<D: Document>(change: &BucketChange<'_>) -> Result<Option<D>> {
+    let found = change.document(D::KIND);
+    found
+        .map(|document| D::from_bytes(&document.content))
+        .transpose()
+}
+
 impl Store {
     /// A document of a bucket; `None` if it was never set.
     ///
@@ -194,7 +205,7 @@ impl Store {
             })
             .await;
         if D::KIND == DocumentKind::Policy {
-            self.inner.accounts.bucket_policy_changed(&found);
+            self.inner.bucket_policy_changed(&found);
         }
         removed
     }

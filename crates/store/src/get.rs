@@ -14,6 +14,7 @@ use crate::authorize::AccessFacts;
 use crate::content_reader::{ContentReader, cut};
 use crate::encryption::{self, DataKey};
 use crate::info::{object_info, read_condition, with_expiry};
+use crate::limits::RECALL_WAIT;
 use crate::{Inner, Store};
 use dewar_disks::ReadPin;
 
@@ -36,7 +37,7 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
     /// [`ErrorKind::Precondition`], [`ErrorKind::NotModified`], [`ErrorKind::InvalidRange`],
-    /// [`ErrorKind::InvalidPart`], [`ErrorKind::Nearline`]. If the first bytes are small content,
+    /// [`ErrorKind::InvalidPart`], [`ErrorKind::Later`]. If the first bytes are small content,
     /// also those of [`Download::next`].
     pub async fn get(&self, caller: &Caller, request: GetRequest) -> Result<Download> {
         let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
@@ -388,15 +389,16 @@ impl Inner {
     /// copy.
     ///
     /// # Errors
-    /// [`ErrorKind::Nearline`] for content without an online copy; those of the catalog.
+    /// [`ErrorKind::Later`] for content without an online copy; those of the catalog.
     pub(crate) async fn extents(&self, file: &FileRecord) -> Result<Vec<Extent>> {
         let online = |copy: &ContentCopy| copy.state != CopyState::Nearline;
         match file.current.copies.iter().position(online) {
             Some(copy) => Ok(self.tree.extents(&file.current, copy).await?.into_owned()),
             None if file.current.size == 0 => Ok(Vec::new()),
             None => {
-                let message = format!("version {} has no online copy", file.current.name());
-                Err(Error::new(ErrorKind::Nearline, message))
+                let version = file.current.name();
+                let message = format!("version {version} has no online copy: it must be recalled");
+                Err(Error::new(ErrorKind::Later(RECALL_WAIT), message))
             }
         }
     }

@@ -17,18 +17,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_auth::{MasterKeyId, MasterKeys, wrapped_with};
+use dewar_auth::{MasterKeyId, MasterKeys};
 use dewar_catalog::record::{EncryptionRecord, Entry, Record as _, UploadRecord, VersionRecord};
 use dewar_catalog::tables::{self, Table};
 use dewar_catalog::{RecordChange, keys};
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
+use dewar_iam::Accounts;
 use dewar_kv::{ReadValue, Scan};
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
 use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
 use tokio::time::Instant;
 
-use crate::accounts::{KeyRecord, decode};
 use crate::{Inner, SharedStore, Store, encryption};
 
 /// Records read in one scan; few in tests, so that they span pages.
@@ -109,12 +109,7 @@ fn look(key: &[u8], value: &[u8]) -> Result<WrappedSecret> {
         id.map_or(WrappedSecret::Nothing, WrappedSecret::Under)
     };
     Ok(match Table::of(key) {
-        Some(tables::ACCESS_KEY) => {
-            let record: KeyRecord = decode(value)?;
-            let id = wrapped_with(&record.secret)
-                .map_err(|error| Error::with_source(ErrorKind::Corrupt, "an access key", error))?;
-            WrappedSecret::Under(id)
-        }
+        Some(tables::ACCESS_KEY) => WrappedSecret::Under(Accounts::wrapped_under(value)?),
         Some(tables::UPLOAD) => of(UploadRecord::from_value(key, value)?.encryption.as_ref()),
         Some(tables::ENTRY) => match Entry::from_value(key, value)? {
             Entry::File(file) => of(file.current.encryption.as_ref()),

@@ -13,10 +13,8 @@
 //! commit itself runs in a separate task, so that it is never interrupted.
 
 mod access;
-mod accounts;
 pub mod api;
 mod attributes;
-mod audit;
 mod authorize;
 mod bucket;
 mod content_reader;
@@ -29,10 +27,8 @@ mod disk_removal;
 pub mod document;
 mod encryption;
 pub mod engine;
-pub mod fair_share;
 pub mod file;
 mod get;
-mod identity;
 mod info;
 mod key_rotation;
 pub mod lifecycle;
@@ -57,36 +53,26 @@ pub mod workers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_auth::{AccessKey, Caller, CredentialStore, MasterKeys, Origin, Ownership};
+use dewar_auth::{Authorizer, MasterKeys, Ownership};
 use dewar_checksum::Md5Lanes;
 use dewar_disks::blob::{BlobCounts, BlobStore};
 use dewar_disks::segment::Segments;
-use dewar_env::{BoxFuture, Env, Space};
-use dewar_kv::Kv;
+use dewar_disks::{BlobTable, Disks};
+use dewar_env::{Env, Space};
+use dewar_iam::Accounts;
 use dewar_namespace::Tree;
 use dewar_types::{DiskId, Layout, Result};
 
-pub use accounts::{
-    AccountLimits, Accounts, AssumeRole, AwsPolicy, FederationConfig, FetchKeys, Group,
-    IssuedSession, IssuerInfo, IssuerKeyStatus, KeyInfo, MacaroonRequest, ManagedPolicy,
-    MappedIdentity, NewIssuer, NewShare, NewUser, POLICY_VERSIONS_MAX, PolicyHolder,
-    PolicyHolderKind, PolicyVersion, Provider, ProviderChange, ProviderOwner, RevokeTarget, Role,
-    RoleChange, ShareInfo, UserChange, WebIdentity, aws_policies, aws_policy, caller_identity,
-    is_aws_policy,
-};
 pub use dewar_namespace::UploadUsage;
 pub use digests::DigestLimits;
 pub use encryption::{BucketEncryption, CustomerKey, Encryption, EncryptionMode};
 pub use get::Download;
-pub use identity::{Identities, ProviderInfo};
 pub use key_rotation::{MasterKeyInfo, PendingRewraps};
 pub use listing_limits::ListingConfig;
 pub use multipart::{CreatedUpload, PartUpload};
 pub use names_at_risk::{LedgerDepth, UnderReplicated};
 pub use put::Upload;
 
-use audit::Audit;
-use dewar_disks::{BlobTable, Disks};
 use digests::DigestPasses;
 use lifecycle::LifecycleConfig;
 use listing_limits::ExpensiveListings;
@@ -96,9 +82,7 @@ use sync_limiter::SyncLimiter;
 pub struct StoreParts {
     /// Clock and randomness.
     pub env: Env,
-    /// The catalog's engine.
-    pub kv: Arc<dyn Kv>,
-    /// The tree of names on it.
+    /// The tree of names.
     pub tree: Arc<Tree>,
     /// The content on the disks.
     pub disks: Arc<Disks>,
@@ -126,8 +110,8 @@ pub(crate) struct Inner {
     segments: Arc<Segments>,
     table: Arc<BlobTable>,
     disks: Arc<Disks>,
-    accounts: Accounts,
-    audit: Arc<Audit>,
+    accounts: Arc<Accounts>,
+    authorizer: Arc<Authorizer>,
     master: Arc<MasterKeys>,
     /// The master key was replaced.
     rotated: tokio::sync::Notify,
@@ -154,13 +138,11 @@ impl Store {
     /// freed.
     #[must_use]
     pub fn new(parts: StoreParts) -> Self {
-        let audit = Arc::<Audit>::default();
+        let authorizer = Arc::<Authorizer>::default();
         let accounts = Accounts::new(
-            Arc::clone(&parts.kv),
-            Arc::clone(&parts.tree),
-            parts.env.clone(),
+            parts.tree.catalog().clone(),
             Arc::clone(&parts.master),
-            Arc::clone(&audit),
+            Arc::clone(&authorizer),
         );
         Self {
             inner: Arc::new(Inner {
@@ -170,8 +152,8 @@ impl Store {
                 segments: Arc::clone(parts.disks.segments()),
                 table: Arc::clone(parts.disks.table()),
                 disks: parts.disks,
-                accounts,
-                audit,
+                accounts: Arc::new(accounts),
+                authorizer,
                 master: parts.master,
                 rotated: tokio::sync::Notify::new(),
                 lanes: Md5Lanes::new(),
@@ -194,8 +176,14 @@ impl Store {
 
     /// Users and keys.
     #[must_use]
-    pub fn accounts(&self) -> &Accounts {
+    pub fn accounts(&self) -> &Arc<Accounts> {
         &self.inner.accounts
+    }
+
+    /// The authorizer of all verbs, for the records of logins.
+    #[must_use]
+    pub fn authorizer(&self) -> &Authorizer {
+        &self.inner.authorizer
     }
 
     /// The tree of names, for operations without a verb.
@@ -258,19 +246,5 @@ impl Store {
     #[must_use]
     pub fn segments(&self) -> &Arc<Segments> {
         &self.inner.segments
-    }
-}
-
-impl CredentialStore for Store {
-    fn access_key<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<AccessKey>>> {
-        self.inner.accounts.access_key(id)
-    }
-
-    fn session<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<AccessKey>> {
-        self.inner.accounts.session(token)
-    }
-
-    fn bearer<'a>(&'a self, token: &'a str, origin: Origin) -> BoxFuture<'a, Result<Caller>> {
-        self.inner.accounts.bearer(token, origin)
     }
 }

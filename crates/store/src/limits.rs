@@ -54,6 +54,9 @@ pub const DIRECTORY_XATTR_BYTES_MAX: usize = dewar_namespace::METADATA_FREE as u
 /// The number of attempts of a copy whose source is replaced after the check.
 pub const COPY_ATTEMPTS_MAX: usize = 16;
 
+/// Time after which a client may ask again for a version without an online copy.
+pub(crate) const RECALL_WAIT: Duration = Duration::from_secs(60);
+
 /// Time after which a client may ask again for a checksum that is not computed because too many
 /// are.
 pub const DIGEST_LATER: Duration = Duration::from_secs(2);

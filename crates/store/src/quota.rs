@@ -7,11 +7,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use dewar_auth::{Action, Caller};
-use dewar_catalog::record::{Counter, CounterScope};
-use dewar_catalog::{Actor, keys};
+use dewar_catalog::Actor;
+use dewar_catalog::record::CounterScope;
 pub use dewar_catalog::{Quota, Usage};
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
-use dewar_kv::Precondition;
 use dewar_namespace::{Bucket, BucketQuery};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
@@ -152,58 +151,6 @@ impl Store {
             quota,
             usage: tree.catalog().usage(scope).await?,
         })
-    }
-
-    /// Removes a group without members and policies to which nothing is charged.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] while it has members, policies, limits or
-    /// objects. Nobody could see or change them after the removal, and they would still be counted.
-    pub async fn remove_group(&self, tenant: &TenantName, name: &str) -> Result<()> {
-        let called = match tenant.is_default() {
-            true => name.to_owned(),
-            false => format!("{tenant}:{name}"),
-        };
-        let id = self.accounts().group_called(&called).await?;
-        let target = QuotaTarget::Group(called);
-        if let Some(kept) = self.keeps_group(&target, name).await? {
-            return Err(kept);
-        }
-        // What is charged to it or limits it by now is seen by the batch that removes it.
-        let scope = CounterScope::Group(id);
-        let nothing = |counter: Counter| Precondition::AtMost {
-            counter: counter.key(),
-            max: 0,
-        };
-        let limits = scope.quota_key();
-        let require = [
-            nothing(Counter::Objects(scope)),
-            nothing(Counter::Bytes(scope)),
-            Precondition::Empty {
-                to: keys::just_after(&limits),
-                from: limits,
-            },
-        ];
-        match self.accounts().remove_group(tenant, name, &require).await {
-            Err(error) if error.kind() == ErrorKind::Conflict => {
-                Err(self.keeps_group(&target, name).await?.unwrap_or(error))
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// Why a group cannot be removed, as far as it is charged and limited.
-    async fn keeps_group(&self, target: &QuotaTarget, name: &str) -> Result<Option<Error>> {
-        let report = self.quota(target).await?;
-        let why = match (report.quota == Quota::default(), report.usage.objects) {
-            (false, _) => "limits: `dewar quota remove` first".to_owned(),
-            (true, objects) if objects > 0 || report.usage.bytes > 0 => {
-                format!("{objects} objects that are charged to it")
-            }
-            _ => return Ok(None),
-        };
-        let message = format!("the group {name} has {why}");
-        Ok(Some(Error::new(ErrorKind::Conflict, message)))
     }
 
     /// The group that is charged for new data at this target: the group of the innermost directory

@@ -40,8 +40,8 @@ const EXCEPTIONS: &[Exception] = &[
     ),
     exception(
         "s3",
-        "form payload sigv2 sigv4",
-        "a signature covers the payload, and chunks of a payload are signed",
+        "sigv2 sigv4",
+        "the verifier hands requests with a signature of Version 2 over, and gets its own type back",
     ),
     exception(
         "server",

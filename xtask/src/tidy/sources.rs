@@ -195,10 +195,7 @@ mod tests {
         assert_eq!(told("crates/kv/tests/a.rs", text), [""; 0]);
         let inline = format!("#[cfg(test)]\nmod tests {{\n{text}}}\n");
         assert_eq!(told("crates/kv/src/a.rs", &inline), [""; 0]);
-        assert_eq!(
-            told("crates/kv/src/tests.rs", "use rand::Rng;\n").len(),
-            1
-        );
+        assert_eq!(told("crates/kv/src/tests.rs", "use rand::Rng;\n").len(), 1);
         assert_eq!(
             told("crates/store/src/a.rs", "#![allow(unsafe_code)]\n").len(),
             1

@@ -94,7 +94,8 @@ impl VersionRecord {
         }
     }
 
-    /// Owner and group of an older version. Where it names none, it has those of the file.
+    /// Owner and group of an older version. A version without an owner of its own has those of the
+    /// file.
     #[must_use]
     pub fn ownership(&self, file: &EntryAttributes) -> (UserId, Option<GroupId>) {
         match self.owner {

@@ -1,4 +1,4 @@
-//! What changes of an upload change in the counters.
+//! The charge of an upload: its share of the counters.
 
 use dewar_catalog::record::{Counter, CounterScope};
 use dewar_types::{EntryId, Error};

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use dewar_http_front::{Answer, header, read_condition_of, value_of, write_condition};
 use dewar_store::api::{CopyRequest, ObjectRef, VersionAttributes};
 use dewar_types::VersionName;
 use http::HeaderMap;
 
 use super::parts_documents::{CopyChecksum, CopyResult};
-use crate::door::{Answer, Door, RequestContext, xml_answer};
+use crate::door::{Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::wire::{
-    acl_of, algorithm_named, attributes_of, copy_source_condition, encryption_headers,
-    encryption_of, header, object_named, refuse_unsupported, source_key, value_of,
-    version_attributes_of, version_headers, write_condition,
+    acl_of, algorithm_named, attributes_of, encryption_headers, encryption_of, object_named,
+    refuse_unsupported, source_key, version_attributes_of, version_headers,
 };
 
 pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
@@ -51,7 +51,7 @@ pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer
     let request = CopyRequest {
         source,
         source_version,
-        source_condition: copy_source_condition(headers)?,
+        source_condition: read_condition_of(headers, "x-amz-copy-source-")?,
         target,
         marks,
         attributes: if replace {

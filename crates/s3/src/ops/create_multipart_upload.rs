@@ -1,10 +1,11 @@
 //! CreateMultipartUpload.
 
+use dewar_http_front::Answer;
 use dewar_store::api::CreateUploadRequest;
 use http::HeaderValue;
 use s3s::dto::CreateMultipartUploadOutput;
 
-use crate::door::{Answer, Door, RequestContext, xml_answer};
+use crate::door::{Door, RequestContext, xml_answer};
 use crate::error::Result;
 use crate::wire::{
     abort_headers, acl_of, announced_checksum, attributes_of, encryption_headers, encryption_of,

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use dewar_http_front::Answer;
 use dewar_store::api::{DeleteItem, ETag, WriteCondition};
 use dewar_types::Timestamp;
 use s3s::dto::{Delete, DeleteObjectsOutput, DeletedObject, ObjectIdentifier};
 use s3s::xml::{Deserialize, Deserializer};
 
-use crate::door::{Answer, Door, RequestContext, xml_answer};
+use crate::door::{Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::BULK_DELETE_KEYS_MAX;
 use crate::wire::key_named;

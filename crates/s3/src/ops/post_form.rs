@@ -1,6 +1,10 @@
 //! Uploads from a browser's form.
 
 use dewar_auth::Caller;
+use dewar_http_front::{
+    Answer, boundary_of, empty_answer, header, quoted, value_of, write_condition,
+};
+use dewar_sigv4::{encode_path, encode_strict};
 use dewar_store::api::{ObjectInfo, ObjectMetadata, ObjectRef, PutRequest};
 use http::header::{ETAG, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
@@ -10,17 +14,14 @@ use dewar_store::limits::TAGS_PER_OBJECT_MAX;
 
 use super::tagging::tags_of_document;
 
-use crate::door::{
-    Answer, Door, RequestContext, WireFacts, audit_failed_auth, empty_answer, text_answer,
-};
+use crate::door::{Door, RequestContext, WireFacts, audit_failed_auth, text_answer};
 use crate::error::{Code, Refusal, Result, push_element, push_name};
-use crate::form::{FormFields, FormUpload, LengthRange, boundary_of};
+use crate::form::{FormFields, FormUpload, LengthRange};
 use crate::limits::SINGLE_WRITE_BYTES_MAX;
-use crate::sigv4::{encode_path, encode_strict, verify_form};
+use crate::sigv4::verify_form;
 use crate::wire::{
     DeclaredDigests, acl_of, attributes_of, checksum_headers, encryption_headers, encryption_of,
-    header, key_named, quoted, refuse_unsupported, value_of, version_attributes_of,
-    version_headers, write_condition,
+    key_named, refuse_unsupported, version_attributes_of, version_headers,
 };
 
 pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<Answer> {

@@ -1,15 +1,16 @@
 //! PutObject.
 
 use dewar_checksum::Algorithm;
+use dewar_http_front::{Answer, empty_answer, quoted, write_condition};
 use dewar_store::api::{ObjectInfo, PutRequest};
 use http::header::ETAG;
 use http::{HeaderMap, StatusCode};
 
-use crate::door::{Answer, Door, RequestContext, empty_answer};
+use crate::door::{Door, RequestContext};
 use crate::error::Result;
 use crate::wire::{
     DeclaredDigests, acl_of, attributes_of, checksum_headers, encryption_headers, encryption_of,
-    quoted, refuse_unsupported, version_attributes_of, version_headers, write_condition,
+    refuse_unsupported, version_attributes_of, version_headers,
 };
 
 pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<Answer> {

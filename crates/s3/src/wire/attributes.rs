@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dewar_http_front::{header, http_date, quoted, value_of};
 use dewar_store::api::{ObjectInfo, ObjectMetadata};
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
@@ -9,7 +10,6 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{header, http_date, quoted, value_of};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::{SYSTEM_METADATA_BYTES_MAX, USER_METADATA_BYTES_MAX};
 use crate::payload::strip_aws_chunked;

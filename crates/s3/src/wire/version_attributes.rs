@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use dewar_http_front::{header, http_date, iso_date, parse_iso_date, value_of};
+use dewar_sigv4::{decode_percent, encode_strict};
 use dewar_store::api::check_tags;
 use dewar_store::api::{ObjectInfo, Retention, RetentionMode, VersionAttributes};
 use dewar_store::limits::TAGS_PER_OBJECT_MAX;
 use dewar_types::VersionName;
 use http::{HeaderMap, HeaderValue};
 
-use super::{header, http_date, iso_date, parse_iso_date, value_of};
 use crate::error::{Code, Refusal, Result};
-use crate::sigv4::{decode_percent, encode_strict};
 
 const TAGGING: &str = "x-amz-tagging";
 const MODE: &str = "x-amz-object-lock-mode";

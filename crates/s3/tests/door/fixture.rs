@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dewar_auth::{MasterKeys, Secret};
+use dewar_catalog::record::CopyState;
 use dewar_disks::JournalPin;
 use dewar_disks::blob::BlobStore;
 use dewar_disks::pool::{DewarId, Member, Pool};
@@ -10,12 +11,13 @@ use dewar_disks::segment::SegmentLimits;
 use dewar_disks::upkeep::UpkeepConfig;
 use dewar_disks::{DiskParts, Disks};
 use dewar_env::disk::sim::SimWorld;
+use dewar_iam::{FederationConfig, UserChange};
 use dewar_kv::Kv;
 use dewar_kv::memory::MemoryKv;
-use dewar_namespace::Tree;
+use dewar_namespace::{DataChanges, Tree};
 use dewar_s3::{Door, DoorConfig};
-use dewar_store::{FederationConfig, Store, StoreParts, UserChange};
-use dewar_types::{DiskId, Layout, UserId};
+use dewar_store::{Store, StoreParts};
+use dewar_types::{BucketName, DiskId, Layout, ObjectKey, TenantName, UserId};
 
 use crate::client::TestClient;
 
@@ -48,10 +50,33 @@ pub struct Fixture {
     /// Who manages the tenant.
     pub manager: TestClient,
     pub nobody: TestClient,
+    tree: Arc<Tree>,
     world: SimWorld,
 }
 
 impl Fixture {
+    /// Makes all copies of an object nearline, as a tape pool would.
+    pub async fn recall_is_needed(&self, key: &str) {
+        let tenant = self.tree.catalog().tenant(&TenantName::default()).await;
+        let tenant = tenant.expect("read").expect("there");
+        let name = BucketName::new(BUCKET).expect("valid");
+        let bucket = self.tree.bucket(&tenant, &name).await;
+        let bucket = bucket.expect("read").expect("there");
+        let key = ObjectKey::new(key).expect("valid");
+        let found = self.tree.lookup(&bucket, &key).await.expect("read");
+        let version = found.expect("there").file.current;
+        let mut copies = version.copies.clone();
+        for copy in &mut copies {
+            copy.state = CopyState::Nearline;
+        }
+        let extra = DataChanges::default();
+        let moved = self
+            .tree
+            .relocate(&bucket, &key, version.id, &copies, &extra)
+            .await;
+        assert!(moved.expect("written"), "another version");
+    }
+
     /// Takes the first `count` disks away, and puts the others back.
     pub fn lose_disks(&self, count: usize) {
         for (n, disk) in self.world.disks().iter().enumerate() {
@@ -89,8 +114,7 @@ pub async fn fixture() -> Fixture {
     });
     let store = Store::new(StoreParts {
         env: env.clone(),
-        kv,
-        tree,
+        tree: Arc::clone(&tree),
         disks,
         master: Arc::new(MasterKeys::generate(&*env.rng)),
         small_bytes_max: 4096,
@@ -130,6 +154,7 @@ pub async fn fixture() -> Fixture {
         stranger: client("stranger"),
         manager: client("manager"),
         nobody: TestClient::new(Arc::clone(&door), env.clone(), None),
+        tree,
         world,
     };
     let made = fixture.owner.put(&format!("/{BUCKET}")).send().await;

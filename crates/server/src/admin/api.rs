@@ -463,12 +463,20 @@ impl From<Error> for AdminError {
             | ErrorKind::TooLarge => Failure::Invalid,
             ErrorKind::Unavailable
             | ErrorKind::Busy(_)
+            | ErrorKind::Later(_)
             | ErrorKind::Timeout
             | ErrorKind::Conflict
             | ErrorKind::NoSpace => Failure::Unavailable,
             _ => Failure::Internal,
         };
-        Self::new(kind, error.message())
+        let message = match error.kind() {
+            ErrorKind::Busy(after) | ErrorKind::Later(after) => {
+                let secs = after.as_secs().max(1);
+                format!("{}; try again in {secs} s", error.message())
+            }
+            _ => error.message().to_owned(),
+        };
+        Self::new(kind, message)
     }
 }
 

@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use dewar_auth::User;
 use dewar_disks::pool::Pool;
 use dewar_env::Env;
+use dewar_iam::NewUser;
 use dewar_journal::{Journal, JournalState};
+use dewar_store::Store;
 use dewar_store::engine::Engine;
-use dewar_store::{NewUser, Store};
 use dewar_types::{Error, ErrorKind, TenantName, Timestamp};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -425,7 +426,7 @@ fn user_info(user: &User) -> UserInfo {
     }
 }
 
-fn key_info(key: &dewar_store::KeyInfo) -> KeyInfo {
+fn key_info(key: &dewar_iam::KeyInfo) -> KeyInfo {
     KeyInfo {
         access_key: key.access_key.clone(),
         user: key.user.clone(),

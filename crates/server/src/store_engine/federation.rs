@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use dewar_auth::Secret;
 use dewar_auth::token::{BasePath, MappingRule, MappingTarget};
-use dewar_store::{
+use dewar_iam::{
     Accounts, FetchKeys as _, NewIssuer, PolicyHolder, PolicyHolderKind, RevokeTarget, Role,
-    RoleChange, Store,
+    RoleChange,
 };
+use dewar_store::Store;
 use dewar_types::{Error, ErrorKind, TenantName};
 use serde_json::{Value, json};
 

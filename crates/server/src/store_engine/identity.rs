@@ -1,8 +1,9 @@
 //! Admin requests about policies and groups.
 
 use dewar_auth::{Action, Caller, Origin};
+use dewar_iam::{PolicyHolder, PolicyHolderKind};
+use dewar_store::Store;
 use dewar_store::api::BucketRef;
-use dewar_store::{PolicyHolder, PolicyHolderKind, Store};
 use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, TenantName};
 
 use crate::admin::{
@@ -45,7 +46,7 @@ pub(super) async fn answer(store: &Store, request: IdentityRequest) -> Result<Id
         }
         IdentityRequest::GroupRemove { name } => {
             let (tenant, name) = split(&name)?;
-            store.remove_group(&tenant, name).await?;
+            accounts.remove_group(&tenant, name).await?;
         }
         IdentityRequest::GroupList { tenant } => {
             let tenant = tenant_named(tenant.as_deref().unwrap_or_default())?;

@@ -2,10 +2,11 @@
 
 use dewar_auth::Caller;
 use dewar_env::Env;
-use dewar_s3::sigv4::{PresignRequest, presign};
+use dewar_iam::NewShare;
+use dewar_sigv4::{Credentials, Signer};
+use dewar_store::Store;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::Node;
-use dewar_store::{NewShare, Store};
 use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, TenantName, UserId};
 
 use super::admin::rfc3339;
@@ -20,7 +21,7 @@ pub(super) struct ShareEndpoint<'a> {
     pub(super) region: &'a str,
 }
 
-fn info(env: &Env, share: dewar_store::ShareInfo, url: Option<String>) -> ShareInfo {
+fn info(env: &Env, share: dewar_iam::ShareInfo, url: Option<String>) -> ShareInfo {
     ShareInfo {
         created: rfc3339(share.created),
         expires: rfc3339(share.expires),
@@ -85,18 +86,10 @@ pub(super) async fn answer(
                 seconds,
             };
             let (share, secret) = accounts.add_share(new).await?;
-            let signed = presign(
-                &PresignRequest {
-                    method: if upload { "PUT" } else { "GET" },
-                    endpoint,
-                    region: at.region,
-                    path: &share.path,
-                    access_key: &share.id,
-                    now: share.created,
-                    seconds,
-                },
-                &secret,
-            );
+            let credentials = Credentials::new(&share.id, secret.reveal());
+            let mut signer = Signer::new(credentials, at.region, share.created.secs());
+            let method = if upload { "PUT" } else { "GET" };
+            let signed = signer.presigned_url(method, endpoint, &share.path, seconds);
             let Some(url) = signed else {
                 accounts.revoke_share(&share.id).await?;
                 return Err(invalid(format!("{endpoint:?} is no address of a door")));

@@ -393,7 +393,6 @@ impl Engine {
         let first_new = tree.ids().blob().await?;
         let store = Store::new(StoreParts {
             env: env.clone(),
-            kv: seam,
             tree,
             disks,
             master,

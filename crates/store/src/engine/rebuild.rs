@@ -741,7 +741,6 @@ async fn store_on(
     });
     Ok(Store::new(StoreParts {
         env: env.clone(),
-        kv,
         tree,
         disks,
         master: Arc::clone(master),

@@ -104,7 +104,7 @@ impl Store {
             explicit_dirs: true,
         };
         let listing = loop {
-            let gate = inner.listings.gate(caller.account());
+            let gate = inner.listings.gate(caller);
             let listing = inner.tree.list_within(&bucket, query, gate.budget()).await;
             match listing {
                 // Once it has begun it waits: its client would take what came for the whole.

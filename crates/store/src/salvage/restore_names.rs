@@ -14,6 +14,7 @@ use dewar_catalog::Actor;
 use dewar_catalog::record::{ContentCopy, ETag, Extent};
 use dewar_checksum::DigestSet;
 use dewar_disks::segment::SegmentRecord;
+use dewar_iam::NewUser;
 use dewar_namespace::{
     Bucket, Condition, CopyOptions, DataChanges, FileLookup, NewBucket, NewPart, NewUpload,
     NewVersion,
@@ -26,7 +27,6 @@ use parking_lot::Mutex;
 
 use super::report::{Finding, SalvageReporter, SalvageTotals};
 use crate::SharedStore;
-use crate::accounts::NewUser;
 use crate::info::full_checksum;
 use dewar_disks::salvage_header::{PartOf, SalvageHeader};
 

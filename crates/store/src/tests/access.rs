@@ -307,6 +307,45 @@ fn every_verb_refuses_strangers_and_nobody() {
 }
 
 #[test]
+fn a_file_is_not_renamed_out_of_a_deny_to_read_it() {
+    run(async {
+        let rig = Rig::new(3).await;
+        for key in ["secret/x", "tagged", "open"] {
+            rig.put(key, &content(100, 1)).await.expect("put");
+        }
+        let tags = Tags::from([("class".to_owned(), "secret".to_owned())]);
+        let tagged = object("tagged");
+        let set = rig.store.set_tags(&rig.ann, &tagged, None, tags).await;
+        set.expect("tagged");
+        let policy = r#"{"Version":"2012-10-17","Statement":[
+            {"Effect":"Allow","Principal":"*","Action":"s3:*","Resource":["arn:aws:s3:::first","arn:aws:s3:::first/*"]},
+            {"Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::first/secret/*"},
+            {"Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::first/*",
+             "Condition":{"StringEquals":{"s3:ExistingObjectTag/class":"secret"}}}]}"#;
+        let put = rig
+            .store
+            .put_bucket_policy(&rig.ann, &bucket("first"), policy, false)
+            .await;
+        put.expect("put");
+        let rename = async |from: &str, to: &str| {
+            let request = RenameRequest {
+                source: object(from),
+                source_condition: WriteCondition::default(),
+                target: object(to).key,
+                condition: WriteCondition::default(),
+            };
+            let renamed = rig.store.rename(&rig.bob, request).await;
+            renamed.err().map(|error| error.kind())
+        };
+        assert_eq!(rename("secret/x", "x").await, Some(ErrorKind::Denied));
+        assert_eq!(rename("tagged", "y").await, Some(ErrorKind::Denied));
+        assert_eq!(rename("none", "z").await, Some(ErrorKind::NotFound));
+        assert_eq!(rename("open", "secret/y").await, None);
+        assert_eq!(rig.keys().await, ["secret/x", "secret/y", "tagged"]);
+    });
+}
+
+#[test]
 fn what_is_switched_off_is_no_key() {
     run(async {
         let rig = Rig::new(2).await;
@@ -314,19 +353,20 @@ fn what_is_switched_off_is_no_key() {
         let (key, secret) = accounts.add_key("bob", None, None).await.expect("added");
         let found = rig
             .store
+            .accounts()
             .access_key(&key)
             .await
             .expect("read")
             .expect("valid");
         assert_eq!(found.secret.reveal(), secret.reveal());
         accounts.set_key_disabled(&key, true).await.expect("off");
-        assert!(rig.store.access_key(&key).await.expect("read").is_none());
+        assert!(accounts.access_key(&key).await.expect("read").is_none());
         accounts.set_key_disabled(&key, false).await.expect("on");
-        assert!(rig.store.access_key(&key).await.expect("read").is_some());
+        assert!(accounts.access_key(&key).await.expect("read").is_some());
         accounts.set_user_disabled("bob", true).await.expect("off");
-        assert!(rig.store.access_key(&key).await.expect("read").is_none());
+        assert!(accounts.access_key(&key).await.expect("read").is_none());
         accounts.remove_user("bob").await.expect("removed");
-        assert!(rig.store.access_key(&key).await.expect("read").is_none());
+        assert!(accounts.access_key(&key).await.expect("read").is_none());
         assert!(
             accounts
                 .access_keys(Some("bob"))

@@ -2,6 +2,7 @@
 
 mod access;
 mod backup;
+mod bucket_principals;
 mod digests;
 mod disaster;
 mod documents;
@@ -9,7 +10,6 @@ mod encryption;
 mod faults;
 mod files;
 mod format;
-mod identities;
 mod joining;
 mod journal;
 mod membership;
@@ -124,7 +124,6 @@ impl Rig {
         let master = Arc::new(MasterKeys::generate(&*env.rng));
         let store = Store::new(StoreParts {
             env,
-            kv,
             tree,
             disks,
             master,
@@ -267,7 +266,11 @@ pub(crate) async fn user(store: &Store, name: &str, id: u64) -> Caller {
     let accounts = store.accounts();
     accounts.add_user(UserId(id), name).await.expect("added");
     let (key, _) = accounts.add_key(name, None, None).await.expect("added");
-    let key = store.access_key(&key).await.expect("read").expect("valid");
+    let key = accounts
+        .access_key(&key)
+        .await
+        .expect("read")
+        .expect("valid");
     Caller::by_access_key(&key, origin())
 }
 

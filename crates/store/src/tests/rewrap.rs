@@ -116,6 +116,7 @@ fn everything_is_wrapped_anew_and_then_nothing_needs_the_old_key() {
         assert_eq!(needed(&rig, old).await, PendingRewraps::default());
         let known = rig
             .store
+            .accounts()
             .access_key(&key)
             .await
             .expect("read")

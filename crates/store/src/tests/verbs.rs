@@ -10,6 +10,7 @@ use crate::api::{
     RenameRequest, UploadPartRequest, VersionAttributes, WriteCondition,
 };
 use crate::file::{FileWrite, WriteMode};
+use crate::limits::RECALL_WAIT;
 
 #[test]
 fn objects_of_every_size_come_back_and_leave_nothing() {
@@ -399,7 +400,7 @@ fn content_without_an_online_copy_is_an_error_and_no_empty_body() {
                 opened.expect_err("nearline"),
                 changed.expect_err("nearline"),
             ] {
-                assert_eq!(error.kind(), ErrorKind::Nearline);
+                assert_eq!(error.kind(), ErrorKind::Later(RECALL_WAIT));
                 assert!(error.message().contains(key), "{error}");
             }
         }

@@ -22,7 +22,9 @@ use crate::error::{ErrorReply, VerbResult};
 use crate::limits::{FILE_LATER, OPEN_LATER};
 use crate::path::{PathTarget, WirePath};
 use crate::session::writer::{CheckpointAction, QueuedOp};
-use crate::session::{ClientFileKey, Handle, LeasedFile, Reader, Session, Shortage, Writer};
+use crate::session::{
+    ClientFileKey, FileOwner, Handle, LeasedFile, Reader, Session, Shortage, Writer,
+};
 use crate::tpc::fair_share::ShareOwner;
 
 pub(super) async fn open(context: &Context, open: Open) -> VerbResult<()> {
@@ -91,7 +93,7 @@ async fn open_for_reading(
     let mut file = Arc::new(LeasedFile::new(file, lease));
     let mut reads_on = None;
     if is_anew(open) && context.session.claimed().comes_again {
-        let whose = context.session.whose(&path.shown, caller.account());
+        let whose = context.session.whose(&path.shown, &FileOwner::of(&caller));
         file = version_before_reconnect(context, path, &whose, file)?;
         reads_on = Some((whose, file.info.version));
     }
@@ -104,7 +106,7 @@ async fn open_for_reading(
     let handle = context.session.admit(Handle::Reader(Arc::new(Reader {
         file,
         path: path.shown.clone(),
-        owner: caller.account(),
+        owner: FileOwner::of(&caller),
         left,
         went_on: AtomicBool::new(false),
     })))?;
@@ -192,7 +194,7 @@ async fn open_for_writing(
         let message = format!("Unable to open {}/; is a directory", path.shown);
         return Err(ErrorReply::new(ErrorCode::IsDirectory, message));
     }
-    let whose = context.session.whose(&path.shown, caller.account());
+    let whose = context.session.whose(&path.shown, &FileOwner::of(&caller));
     if mode == WriteMode::Update && is_anew(open) && whose.client.comes_again {
         return resume(context, path, &caller, &whose).await;
     }
@@ -231,7 +233,7 @@ async fn open_for_writing(
     // What is revised may lie in many pieces.
     let grown = lease.grow(revision.memory_bytes(), Duration::ZERO).await;
     grown.map_err(|shortage| file_later(shortage, path))?;
-    let owner = caller.account();
+    let owner = FileOwner::of(&caller);
     let held = (revision, lease);
     let writer = Writer::start(held, path.shown.clone(), write, announced, owner);
     if open.options_more & open_more::DUP != 0 {

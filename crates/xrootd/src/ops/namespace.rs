@@ -66,7 +66,7 @@ async fn writes_there(context: &Context, path: &WirePath) -> VerbResult<bool> {
         return Ok(false);
     };
     let caller = context.caller(path).await?;
-    Ok(writer.owner == caller.account())
+    Ok(writer.owner.account == caller.account())
 }
 
 /// What a client is writing under the name that a request removes, at the moment when it comes: what is
@@ -170,7 +170,7 @@ pub(super) async fn rm(context: &Context, sent: &str) -> VerbResult<()> {
         bypass: false,
     };
     let upload = context.removes.as_ref();
-    let upload = upload.filter(|writer| writer.owner == caller.account());
+    let upload = upload.filter(|writer| writer.owner.account == caller.account());
     let mut found = store.stat(&caller, object).await;
     let is_file = matches!(&found, Ok(Node::File(..)));
     let is_gone = |found: &Result<Node, Error>| {

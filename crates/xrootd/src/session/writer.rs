@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use dewar_store::api::ObjectInfo;
 use dewar_store::file::{AttributeChange, ChecksummedBytes, FileWrite, Revision, Snapshot};
-use dewar_types::{ByteRange, Error, ErrorKind, UserId};
+use dewar_types::{ByteRange, Error, ErrorKind};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::limits::BAD_PAGES_PER_FILE_MAX;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::{BufferReservation, FileLease};
+use super::{BufferReservation, FileLease, FileOwner};
 use crate::connection::{PendingRequest, ReplyWriter};
 use crate::error::{ErrorReply, VerbResult};
 use crate::limits::{FILE_LATER, GROWTH_TIME, OPS_MAX, TAKE_OVER_TIME};
@@ -70,8 +70,8 @@ pub(crate) struct Writer {
     pub(crate) announced: Option<u64>,
     /// Permission bits that it will have.
     pub(crate) permissions: u32,
-    /// Whose it will be.
-    pub(crate) owner: UserId,
+    /// Who opened it, and whose it will be.
+    pub(crate) owner: FileOwner,
     /// Its client began anew over another connection and will not go on with this one.
     pub(crate) given_up: AtomicBool,
     /// Whether its client removed the name meanwhile; the file is then discarded.
@@ -185,7 +185,7 @@ impl Writer {
         path: String,
         asked: FileWrite,
         announced: Option<u64>,
-        owner: UserId,
+        owner: FileOwner,
     ) -> Arc<Self> {
         let permissions = revision.permissions();
         let (ops, work) = mpsc::channel(OPS_MAX);

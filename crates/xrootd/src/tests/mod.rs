@@ -401,6 +401,21 @@ fn a_stop_lets_transfers_end_and_begins_none() {
     });
 }
 
+#[test]
+fn a_file_without_an_online_copy_is_to_be_asked_for_again_later() {
+    run(async {
+        let rig = Rig::new(1).await;
+        rig.put("/first/a", b"on tape").await;
+        rig.recall_is_needed("/first/a").await;
+        let mut client = rig.client().await;
+        let later = client.ask(&opening("/first/a", open::READ)).await;
+        assert!(
+            matches!(later, Reply::Wait { seconds: 60, .. }),
+            "{later:?}"
+        );
+    });
+}
+
 fn write_of(handle: FileHandle, offset: i64, len: usize) -> Request {
     Request::Write(Write {
         handle,

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use dewar_auth::{Caller, MasterKeys, Origin, UncountedConnection};
+use dewar_auth::{Bounds, Caller, MasterKeys, Origin, UncountedConnection};
+use dewar_catalog::record::CopyState;
 use dewar_checksum::AlgorithmSet;
 use dewar_disks::JournalPin;
 use dewar_disks::blob::BlobStore;
@@ -18,13 +19,13 @@ use dewar_env::BoxFuture;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::worker::WorkerRegistry;
 use dewar_kv::MemoryKv;
-use dewar_namespace::Tree;
+use dewar_namespace::{DataChanges, Tree};
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::{FileWrite, WriteMode};
 use dewar_store::quota::{Quota, QuotaTarget};
 use dewar_store::{Store, StoreParts};
 use dewar_types::{
-    BlobId, BucketName, DiskId, Error, ErrorKind, Layout, ObjectKey, Result, UserId,
+    BlobId, BucketName, DiskId, Error, ErrorKind, Layout, ObjectKey, Result, TenantName, UserId,
 };
 use dewar_xrootd_proto::options::protocol;
 use dewar_xrootd_proto::page::unwrap_pages;
@@ -89,8 +90,24 @@ impl Callers for Everybody {
         Box::pin(async { Err(Error::new(ErrorKind::Unauthenticated, "no names")) })
     }
 
-    fn caller<'a>(&'a self, _: &'a Proof, _: Origin) -> BoxFuture<'a, Result<Caller>> {
-        Box::pin(async { Ok(self.caller.clone()) })
+    fn caller<'a>(&'a self, proof: &'a Proof, origin: Origin) -> BoxFuture<'a, Result<Caller>> {
+        Box::pin(async move {
+            // A token `PERSON.CREDENTIAL` is the same user's, for whom an issuer vouches.
+            if let Proof::Token(token) = proof
+                && let Some((person, credential)) = token.reveal().split_once('.')
+                && let Some(user) = self.caller.user()
+            {
+                let bounds = Bounds {
+                    credential: credential.into(),
+                    provider: Some("issuer".into()),
+                    claims: vec![("issuer:sub".into(), vec![person.into()])],
+                    ..Bounds::default()
+                };
+                let user = Arc::new(user.clone());
+                return Ok(Caller::by_token(user, Arc::new(bounds), origin));
+            }
+            Ok(self.caller.clone())
+        })
     }
 }
 
@@ -101,6 +118,7 @@ pub(super) struct Rig {
     pub(super) address: SocketAddr,
     /// How often connections are still found to be those of local clients.
     pub(super) looks: Arc<AtomicUsize>,
+    tree: Arc<Tree>,
     stop: CancellationToken,
     _workers: WorkerRegistry,
 }
@@ -170,8 +188,7 @@ impl Rig {
         let store = Store::new(StoreParts {
             master: Arc::new(MasterKeys::generate(&*env.rng)),
             env: env.clone(),
-            kv,
-            tree,
+            tree: Arc::clone(&tree),
             disks,
             small_bytes_max: 10_000,
             part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
@@ -211,6 +228,7 @@ impl Rig {
             caller,
             address,
             looks,
+            tree,
             stop,
             _workers: workers,
         }
@@ -301,6 +319,28 @@ impl Rig {
     }
 
     /// Puts a file as S3 does.
+    /// Makes all copies of a file nearline, as a tape pool would.
+    pub(super) async fn recall_is_needed(&self, path: &str) {
+        let tenant = self.tree.catalog().tenant(&TenantName::default()).await;
+        let tenant = tenant.expect("read").expect("there");
+        let name = BucketName::new("first").expect("valid");
+        let bucket = self.tree.bucket(&tenant, &name).await;
+        let bucket = bucket.expect("read").expect("there");
+        let key = ObjectKey::new(path.trim_start_matches("/first/")).expect("valid");
+        let found = self.tree.lookup(&bucket, &key).await.expect("read");
+        let version = found.expect("there").file.current;
+        let mut copies = version.copies.clone();
+        for copy in &mut copies {
+            copy.state = CopyState::Nearline;
+        }
+        let extra = DataChanges::default();
+        let moved = self
+            .tree
+            .relocate(&bucket, &key, version.id, &copies, &extra)
+            .await;
+        assert!(moved.expect("written"), "another version");
+    }
+
     pub(super) async fn put(&self, path: &str, bytes: &[u8]) {
         let key = path.trim_start_matches("/first/");
         let write = FileWrite {
