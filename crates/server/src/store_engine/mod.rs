@@ -144,6 +144,7 @@ impl OpenStore {
                 scrub_idle: config.upkeep.scrub_rate_idle.0,
                 scrub_every: config.upkeep.scrub_interval,
                 out_after: config.upkeep.rebuild_after,
+                ..UpkeepConfig::default()
             },
             lifecycle: LifecycleConfig {
                 day: config.lifecycle.day,

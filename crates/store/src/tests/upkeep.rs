@@ -179,7 +179,6 @@ fn a_repair_strikes_only_what_it_has_seen() {
             let noted = inner.table.note(&encoding, shard, now).await;
             assert!(noted.expect("noted"));
         }
-        inner.disks.upkeep.queued();
         tokio::time::sleep(60 * SECOND).await;
         let found = inner.table.finding(blob).await.expect("read");
         let bad: Vec<usize> = found.expect("still queued").bad().iter().collect();
