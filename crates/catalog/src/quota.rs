@@ -2,8 +2,9 @@
 
 use std::ops::AddAssign;
 
-use dewar_types::{EntryId, Error, ObjectKey};
+use dewar_types::{EntryId, Error, ObjectKey, UserId};
 
+use crate::keys::{self, KeyRange};
 use crate::record::{Counter, CounterScope, QuotaRecord, Record, SpaceMark};
 use crate::{Catalog, tables};
 
@@ -140,5 +141,32 @@ impl Catalog {
             objects: u64::try_from(objects).unwrap_or(0),
             bytes: u64::try_from(bytes).unwrap_or(0),
         })
+    }
+
+    /// The usage of every account that owns content, by the ids of the accounts.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub async fn account_usage(&self) -> Result<Vec<(UserId, Usage)>, Error> {
+        let objects = |id| Counter::Objects(CounterScope::User(UserId(id))).key();
+        let range = KeyRange {
+            from: objects(0),
+            to: keys::just_after(&objects(u64::MAX)),
+        };
+        let mut accounts = Vec::new();
+        let mut pages = range.pages(&**self.kv(), PAGE);
+        while let Some(pairs) = pages.next().await? {
+            for (key, _) in &pairs {
+                let id = key.last_chunk::<8>().map(|id| u64::from_be_bytes(*id));
+                let Some(account) = id.map(UserId) else {
+                    continue;
+                };
+                let usage = self.usage(CounterScope::User(account)).await?;
+                if usage != Usage::default() {
+                    accounts.push((account, usage));
+                }
+            }
+        }
+        Ok(accounts)
     }
 }

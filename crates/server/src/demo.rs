@@ -25,7 +25,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::admin::{AdminError, Failure, KeyAdd, UserAdd};
+use crate::admin::accounts::{KeyAdd, KeyList, UserAdd};
+use crate::admin::{AdminError, Failure};
 use crate::config::{Config, ConfigError};
 use crate::credentials;
 use crate::engine::{Doors, ServedStore};
@@ -195,7 +196,11 @@ impl Demo {
     ) -> Result<DemoCredentials, DemoError> {
         let admin = running.engine().admin(Doors::default());
         let failed = |what| move |source| DemoError::Setup { what, source };
-        if !exists(admin.key_list(Some(NAME), None).await, |page| {
+        let keys = KeyList {
+            user: Some(NAME.to_owned()),
+            after: None,
+        };
+        if !exists(admin.ask(keys).await, |page| {
             page.items
                 .iter()
                 .any(|key| key.access_key == self.shown.access_key)
@@ -203,7 +208,7 @@ impl Demo {
         .map_err(failed("key"))?
         {
             match admin
-                .user_add(UserAdd {
+                .ask(UserAdd {
                     name: NAME.to_owned(),
                     ..UserAdd::default()
                 })
@@ -219,7 +224,7 @@ impl Demo {
                 access_key: Some(self.shown.access_key.clone()),
                 secret_key: Some(self.shown.secret_key.clone()),
             };
-            admin.key_add(request).await.map_err(failed("key"))?;
+            admin.ask(request).await.map_err(failed("key"))?;
         }
         running
             .engine()

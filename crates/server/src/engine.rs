@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::admin::{
-    AdminApi, AdminError, CatalogInfo, DiskInfo, DoorStatus, RebuildRequest, RestoreRequest,
-};
+use crate::admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
+use crate::admin::disks::DiskInfo;
+use crate::admin::status::DoorStatus;
+use crate::admin::{AdminApi, AdminError};
 use crate::config::Config;
 use crate::health::HealthIssue;
 use crate::listener::{BoxError, ListenerSpec};

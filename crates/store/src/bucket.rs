@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use dewar_auth::{Acl, Action, Caller, CannedAcl, Details, Ownership, Principal, Resource};
+use dewar_auth::{Acl, Action, Caller, CannedAcl, Details, Ownership, Principal, Resource, User};
 use dewar_catalog::record::{CounterScope, DirRecord};
 use dewar_catalog::{Tenant, Usage};
 use dewar_namespace::{Bucket, BucketQuery, NewBucket};
@@ -80,7 +80,7 @@ impl Store {
         &self,
         caller: &Caller,
         bucket: &BucketRef,
-        mut new: NewBucket,
+        new: NewBucket,
         options: &BucketOptions,
     ) -> Result<BucketInfo> {
         let tenant = self.inner.tenant(caller, bucket.tenant.as_ref()).await?;
@@ -106,9 +106,43 @@ impl Store {
             check_tags(&options.tags, TAGS_PER_BUCKET_MAX)?;
             authorizer.authorize(caller, BucketTags::PUT, asked, &details)?;
         }
+        self.make_bucket(caller, &tenant, &bucket.name, new, options)
+            .await
+    }
+
+    /// Creates a bucket of an account, on behalf of an administrator.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyOwned`], [`ErrorKind::AlreadyExists`], [`ErrorKind::Quota`];
+    /// [`ErrorKind::InvalidArgument`] for a user who is not the root user of an account, because
+    /// buckets belong to accounts.
+    pub async fn create_bucket_for(
+        &self,
+        owner: User,
+        bucket: &BucketName,
+        new: NewBucket,
+    ) -> Result<BucketInfo> {
+        if !owner.is_root() {
+            let message = format!("buckets belong to accounts, and {} has none", owner.name);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let owner = Caller::for_user(owner);
+        let tenant = self.inner.tenant(&owner, None).await?;
+        self.make_bucket(&owner, &tenant, bucket, new, &BucketOptions::default())
+            .await
+    }
+
+    async fn make_bucket(
+        &self,
+        caller: &Caller,
+        tenant: &Tenant,
+        name: &BucketName,
+        mut new: NewBucket,
+        options: &BucketOptions,
+    ) -> Result<BucketInfo> {
         let documents = self.first_documents(caller, options).await?;
         let tree = &self.inner.tree;
-        if let Some(there) = tree.bucket(&tenant, &bucket.name).await? {
+        if let Some(there) = tree.bucket(tenant, name).await? {
             return Err(taken(caller, &there, options));
         }
         let query = BucketQuery {
@@ -117,19 +151,19 @@ impl Store {
             after: None,
             max: BUCKETS_PER_OWNER_MAX,
         };
-        if tree.buckets(&tenant, query).await?.buckets.len() >= BUCKETS_PER_OWNER_MAX {
+        if tree.buckets(tenant, query).await?.buckets.len() >= BUCKETS_PER_OWNER_MAX {
             let message = format!("{caller} has {BUCKETS_PER_OWNER_MAX} buckets already");
             return Err(Error::new(ErrorKind::Quota, message));
         }
         let principal = caller.to_string();
         new.documents.extend(documents);
         match tree
-            .create_bucket(&actor(caller, &principal), &tenant, &bucket.name, new)
+            .create_bucket(&actor(caller, &principal), tenant, name, new)
             .await
         {
             Ok(bucket) => Ok(info_of(&bucket)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                match tree.bucket(&tenant, &bucket.name).await? {
+                match tree.bucket(tenant, name).await? {
                     Some(there) => Err(taken(caller, &there, options)),
                     None => Err(error),
                 }
@@ -247,11 +281,11 @@ fn taken(caller: &Caller, there: &Bucket, options: &BucketOptions) -> Error {
     Error::new(kind, format!("bucket {} exists already", there.name))
 }
 
-fn info_of(bucket: &Bucket) -> BucketInfo {
+pub(crate) fn info_of(bucket: &Bucket) -> BucketInfo {
     bucket_info(&bucket.tenant, &bucket.name, &bucket.record)
 }
 
-fn bucket_info(tenant: &Tenant, name: &BucketName, record: &DirRecord) -> BucketInfo {
+pub(crate) fn bucket_info(tenant: &Tenant, name: &BucketName, record: &DirRecord) -> BucketInfo {
     let created = record.bucket.as_ref().map(|settings| settings.created);
     BucketInfo {
         tenant: tenant.name.clone(),

@@ -46,6 +46,7 @@ mod sync_limiter;
 #[cfg(test)]
 mod tests;
 mod tiering;
+pub mod usage;
 pub mod version_attributes;
 mod versioning;
 pub mod workers;

@@ -45,8 +45,9 @@ const EXCEPTIONS: &[Exception] = &[
     ),
     exception(
         "server",
-        "cli config demo engine log master_key process serve store_engine",
-        "the command line starts the server, which prints with its means",
+        "admin cli config demo engine log master_key process serve store_engine",
+        "the command line starts the server, which prints with its means; commands of administrators \
+         work on the parts that the engine opens",
     ),
     exception(
         "store",

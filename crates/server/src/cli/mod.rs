@@ -9,8 +9,11 @@
 )]
 
 mod accounts;
+mod admin_request;
 mod audit;
+mod audit_actions;
 mod authdb;
+mod buckets;
 mod catalog;
 mod columns;
 mod configuration;
@@ -27,6 +30,7 @@ mod share;
 pub(crate) mod status;
 mod upkeep;
 mod uploads;
+mod usage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,6 +46,7 @@ pub(crate) use run::confirm_loss;
 pub use accounts::{KeyCommand, UserCommand};
 pub use audit::AuditArgs;
 pub use authdb::ImportAuthdbArgs;
+pub use buckets::BucketCommand;
 pub use catalog::{BackupArgs, CatalogCommand, RestoreArgs};
 pub use configuration::ConfigCommand;
 pub use disks::DiskCommand;
@@ -53,6 +58,7 @@ pub use quota::QuotaCommand;
 pub use server_target::ServerTarget;
 pub use share::{LoginShare, ShareArgs};
 pub use upkeep::{FsckArgs, ScrubArgs};
+pub use usage::UsageArgs;
 
 /// The commands of the server.
 #[derive(Debug, Subcommand)]
@@ -88,6 +94,11 @@ pub enum Command {
     /// End sessions
     #[command(subcommand)]
     Session(SessionCommand),
+    /// List, show, create or remove buckets
+    #[command(subcommand)]
+    Bucket(BucketCommand),
+    /// Show how much users, buckets and pools hold
+    Usage(UsageArgs),
     /// Limit the data of buckets, directories, users, groups and tenants
     #[command(subcommand)]
     Quota(QuotaCommand),
@@ -181,6 +192,8 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Issuer(command) => federation::issuer(command, opener),
         Command::Role(command) => federation::role(command, opener),
         Command::Session(command) => federation::session(command, opener),
+        Command::Bucket(command) => buckets::bucket(command, opener),
+        Command::Usage(args) => usage::usage(args, opener),
         Command::Quota(command) => quota::quota(command, opener),
         Command::Share(args) => share::share(*args, opener),
         Command::Audit(args) => audit::audit(&args),

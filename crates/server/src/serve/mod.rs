@@ -26,7 +26,8 @@ use dewar_env::Env;
 use dewar_http_front::RequestIds;
 use thiserror::Error;
 
-use crate::admin::{self, AdminSocket, DoorStatus, SocketError};
+use crate::admin::status::DoorStatus;
+use crate::admin::{self, AdminSocket, SocketError};
 use crate::config::check::{Finding, Severity, findings};
 use crate::config::{Config, ConfigError, Reload};
 use crate::demo::DemoError;

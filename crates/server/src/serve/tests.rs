@@ -6,8 +6,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::*;
+use crate::admin::accounts::{KeyList, UserAdd};
 use crate::admin::tests::Memory;
-use crate::admin::{AdminApi, AdminClient, AdminError, Reply, Request as AdminRequest, UserAdd};
+use crate::admin::{AdminApi, AdminClient, AdminError};
 use crate::config::{Log, LogFormat, LogLevel};
 
 /// Answers "hello", after a while for `/slow`.
@@ -164,11 +165,11 @@ async fn serves_says_so_and_leaves_nothing_behind() {
         .await
         .expect("connects")
         .expect("there");
-    let add = AdminRequest::UserAdd(UserAdd {
+    let add = UserAdd {
         name: "alice".to_owned(),
         ..UserAdd::default()
-    });
-    assert!(matches!(client.ask(&add).await, Ok(Reply::User(_))));
+    };
+    client.ask(&add).await.expect("added");
 
     // A second server on the same state folder is refused, whatever its ports.
     let second = start(config(dir.path()), &opener, &Env::real())
@@ -376,7 +377,10 @@ async fn a_demo_is_filled_once_and_found_again() {
         let keys = running
             .engine()
             .admin(Doors::default())
-            .key_list(Some("demo"), None)
+            .ask(KeyList {
+                user: Some("demo".to_owned()),
+                after: None,
+            })
             .await
             .expect("keys");
         assert_eq!(keys.items.len(), 1);

@@ -24,14 +24,11 @@ use tokio::time::Instant;
 use super::disks::{ConfiguredFolders, open};
 use super::pool_state_file::PoolStateFile;
 use super::upkeep::why_read_only;
-use crate::admin::{
-    AdminError, DiskAdded, DiskReadmitted, DiskRemoved, Failure, RemainingFilesInfo,
-};
+use crate::admin::disks::{DiskAdded, DiskReadmitted, DiskRemoved, RemainingFilesInfo};
+use crate::admin::{AdminError, Failure, Result};
 use crate::cli::{SETTLE, UNSETTLED, amount};
 use crate::config::Config;
 use crate::config::check::{Severity, findings};
-
-type Result<T> = std::result::Result<T, AdminError>;
 
 /// Fewest digits of an id that name a disk. A shorter text is a number.
 pub(super) const ID_DIGITS_MIN: usize = 4;
@@ -44,7 +41,7 @@ const HELD_FRESH: Duration = Duration::from_secs(20);
 
 /// The parts that know about disks.
 #[derive(Clone)]
-pub(super) struct DiskChanges {
+pub(crate) struct DiskChanges {
     pub(super) config: Config,
     pub(super) store: Store,
     pub(super) membership: Arc<Membership>,
@@ -57,7 +54,7 @@ pub(super) struct DiskChanges {
 
 impl DiskChanges {
     /// Makes a folder a disk of the pool. If another disk is named, it is replaced.
-    pub(super) async fn add(
+    pub(crate) async fn add(
         &self,
         folder: &str,
         replaces: Option<&str>,
@@ -270,7 +267,7 @@ impl DiskChanges {
     }
 
     /// Removes a disk, or forgets a folder that never had one.
-    pub(super) async fn remove(&self, named: &str) -> Result<DiskRemoved> {
+    pub(crate) async fn remove(&self, named: &str) -> Result<DiskRemoved> {
         let found = self.find(named).await;
         if let Err(error) = &found
             && error.kind == Failure::NotFound
@@ -320,7 +317,7 @@ impl DiskChanges {
     }
 
     /// Takes a removed disk back.
-    pub(super) async fn readmit(&self, named: &str) -> Result<DiskReadmitted> {
+    pub(crate) async fn readmit(&self, named: &str) -> Result<DiskReadmitted> {
         let folder = match Path::new(named).is_dir() {
             true => self.known_as(Path::new(named)),
             false => {
@@ -547,7 +544,7 @@ impl DiskChanges {
     }
 
     /// The disk with this folder, number, id or beginning of an id.
-    pub(super) async fn find(&self, named: &str) -> Result<DiskId> {
+    pub(crate) async fn find(&self, named: &str) -> Result<DiskId> {
         let wanted = match named.trim_end_matches('/') {
             "" => named,
             wanted => wanted,

@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use super::changes::DiskChanges;
 use super::pools::PoolFigures;
+use super::usage_metrics::UsageMetrics;
 use crate::audit::AuditLog;
 use crate::metrics::Metrics;
 
@@ -50,7 +51,11 @@ pub(super) fn register(
         ledger: Arc::default(),
         runtime: Handle::current(),
     };
-    metrics.register(|registry| registry.register_collector(Box::new(figures)));
+    let usage = UsageMetrics::new(engine.store(), changes);
+    metrics.register(|registry| {
+        registry.register_collector(Box::new(figures));
+        registry.register_collector(Box::new(usage));
+    });
 }
 
 struct Figures {
@@ -79,10 +84,10 @@ impl std::fmt::Debug for Figures {
 }
 
 /// Writes single figures and families of them.
-struct MetricsWriter<'a>(DescriptorEncoder<'a>);
+pub(super) struct MetricsWriter<'a>(pub(super) DescriptorEncoder<'a>);
 
 impl MetricsWriter<'_> {
-    fn gauge(&mut self, name: &str, help: &str, value: i64) -> Result {
+    pub(super) fn gauge(&mut self, name: &str, help: &str, value: i64) -> Result {
         let metric = self
             .0
             .encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -97,7 +102,7 @@ impl MetricsWriter<'_> {
     }
 
     /// A gauge for each of `values`, distinguished by labels.
-    fn gauges<const N: usize>(
+    pub(super) fn gauges<const N: usize>(
         &mut self,
         name: &str,
         help: &str,
@@ -137,7 +142,7 @@ impl MetricsWriter<'_> {
     }
 }
 
-fn signed(value: impl TryInto<i64>) -> i64 {
+pub(super) fn signed(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }
 

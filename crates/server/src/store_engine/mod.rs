@@ -6,24 +6,19 @@
 //! start: every configured folder exists and is blank, and the state folder has no record of a pool
 //! ([`format_pool`]).
 
-mod admin;
 mod catalog;
 mod changes;
 mod disks;
-mod federation;
 mod format_pool;
-mod identity;
 mod key_file;
 mod metrics;
 pub(crate) mod pool_state_file;
 mod pools;
-mod quota;
 mod rebuild_report;
 mod replace_lost_disk;
-mod share;
 mod space;
 mod upkeep;
-mod uploads;
+mod usage_metrics;
 mod xrootd;
 
 use std::path::Path;
@@ -46,13 +41,11 @@ use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::{DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
 
-use changes::DiskChanges;
-use key_file::KeyFile;
 use pool_state_file::PoolStateFile;
 
-use crate::admin::{
-    AdminApi, AdminError, CatalogInfo, DiskInfo, RebuildRequest, RestoreRequest, done_here,
-};
+use crate::admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
+use crate::admin::disks::DiskInfo;
+use crate::admin::{AdminApi, AdminContext, AdminError, done_here};
 use crate::audit::{AuditConfig, AuditLog, AuditRates};
 use crate::cli::confirm_loss;
 use crate::config::Config;
@@ -62,6 +55,12 @@ use crate::listener::{BoxError, Fronts, ListenerSpec};
 use crate::master_key::{self, PoolKey};
 use crate::metrics::{Metrics, Readiness};
 use crate::serve::{s3_listener, xrootd_listener};
+
+pub(crate) use catalog::BackupAdmin;
+pub(crate) use changes::DiskChanges;
+pub(crate) use key_file::KeyFile;
+pub(crate) use pools::PoolFigures;
+pub(crate) use upkeep::UpkeepAdmin;
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
@@ -485,19 +484,25 @@ impl ServedStore for StoreEngine {
     }
 
     fn admin(&self, doors: Doors) -> Arc<dyn AdminApi> {
-        Arc::new(admin::StoreAdmin::new(
-            self.env.clone(),
-            &self.config,
-            self.key_file.clone(),
-            &self.engine,
-            self.changes.clone(),
-            admin::AdminDeps {
-                web_keys: self.web_keys.clone(),
-                audit: Arc::clone(&self.audit),
-                copies: Arc::clone(&self.copies),
-                doors,
-            },
-        ))
+        let (engine, changes) = (&self.engine, self.changes.clone());
+        let (store, pool) = (engine.store().clone(), Arc::clone(engine.pool()));
+        Arc::new(AdminContext {
+            env: self.env.clone(),
+            started: self.env.clock.elapsed(),
+            zone: self.config.server.zone,
+            region: self.config.s3.region.clone(),
+            copies: Arc::clone(&self.copies),
+            doors,
+            upkeep: UpkeepAdmin::new(&self.env, store.clone(), Arc::clone(&pool), changes.clone()),
+            backups: BackupAdmin::new(&self.env, engine.backups(), store.clone(), &self.config),
+            store,
+            pool,
+            journal: engine.journal().clone(),
+            changes,
+            key_file: self.key_file.clone(),
+            web_keys: self.web_keys.clone(),
+            audit: Arc::clone(&self.audit),
+        })
     }
 
     fn readiness(&self) -> Readiness {

@@ -1,62 +1,54 @@
-//! Admin requests about quotas.
+//! The names that administrators type.
 
-use dewar_store::Store;
 use dewar_store::api::BucketRef;
-use dewar_store::quota::{Quota, QuotaReport, QuotaTarget};
-use dewar_types::{BucketName, ObjectKey, TenantName};
+use dewar_store::quota::QuotaTarget;
+use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, TenantName};
 
-use crate::admin::{AdminError, Failure, QuotaInfo, QuotaLimits, QuotaRequest};
+use super::error::{AdminError, Failure, Result};
 
-/// Answers.
-pub(super) async fn answer(
-    store: &Store,
-    request: QuotaRequest,
-) -> Result<Vec<QuotaInfo>, AdminError> {
-    let reports = match request {
-        QuotaRequest::List {} => store.quotas().await?,
-        QuotaRequest::Show { target } => vec![store.quota(&parse(&target)?).await?],
-        QuotaRequest::Set { target, limits } => {
-            let quota = Quota {
-                max_bytes: limits.max_bytes,
-                max_objects: limits.max_objects,
-                soft_bytes: limits.soft_bytes,
-                soft_objects: limits.soft_objects,
-            };
-            vec![store.set_quota(&parse(&target)?, quota).await?]
-        }
-    };
-    Ok(reports.into_iter().map(info).collect())
+/// Parses the name of a tenant; the empty name is the default tenant.
+pub(super) fn tenant_named(name: &str) -> Result<TenantName> {
+    Ok(TenantName::new(name).map_err(Error::from)?)
 }
 
-fn info(report: QuotaReport) -> QuotaInfo {
-    let QuotaReport {
-        target,
-        quota,
-        usage,
-    } = report;
-    let state = if !quota.fits(usage, 1, 1) {
-        "full"
-    } else if quota.is_soft_exceeded(usage) {
-        "soft"
-    } else {
-        "ok"
+/// Splits `[TENANT:]NAME`. The name is not empty.
+pub(super) fn split_tenant(text: &str) -> Result<(TenantName, &str)> {
+    let (tenant, name) = match text.split_once(':') {
+        None => (TenantName::default(), text),
+        Some((tenant, name)) => (tenant_named(tenant)?, name),
     };
-    QuotaInfo {
-        target,
-        limits: QuotaLimits {
-            max_bytes: quota.max_bytes,
-            max_objects: quota.max_objects,
-            soft_bytes: quota.soft_bytes,
-            soft_objects: quota.soft_objects,
-        },
-        bytes: usage.bytes,
-        objects: usage.objects,
-        state: state.into(),
+    if name.is_empty() {
+        return Err(Error::new(ErrorKind::InvalidName, "a name is missing").into());
+    }
+    Ok((tenant, name))
+}
+
+/// Parses the name of a bucket: `NAME`, which is in the tenant of the caller, `/NAME` or
+/// `/@TENANT/NAME`.
+pub(super) fn bucket_named(text: &str) -> Result<BucketRef> {
+    if !text.starts_with('/') {
+        return Ok(BucketRef::own(BucketName::new(text).map_err(Error::from)?));
+    }
+    match target_named(text)? {
+        QuotaTarget::Bucket(bucket) => Ok(bucket),
+        _ => {
+            let message = format!("{text:?} is no bucket: /BUCKET or /@TENANT/BUCKET is one");
+            Err(AdminError::new(Failure::Invalid, message))
+        }
     }
 }
 
+/// The name of a bucket, as [`bucket_named`] reads it.
+pub(crate) fn bucket_path(tenant: &TenantName, name: &BucketName) -> String {
+    QuotaTarget::Bucket(BucketRef {
+        tenant: Some(tenant.clone()),
+        name: name.clone(),
+    })
+    .to_string()
+}
+
 /// Parses the name of a target.
-pub(super) fn parse(text: &str) -> Result<QuotaTarget, AdminError> {
+pub(super) fn target_named(text: &str) -> Result<QuotaTarget> {
     let wrong = |why: String| AdminError::new(Failure::Invalid, format!("{text:?}: {why}"));
     if let Some(name) = text.strip_prefix("user:") {
         return Ok(QuotaTarget::User(name.to_owned()));
@@ -115,16 +107,19 @@ mod tests {
             "tenant:lab",
             "tenant:",
         ] {
-            let target = parse(text).expect(text);
+            let target = target_named(text).expect(text);
             assert_eq!(target.to_string(), text);
         }
-        assert_eq!(parse("/atlas/").expect("a bucket").to_string(), "/atlas");
         assert_eq!(
-            parse("/atlas/d/").expect("a directory").to_string(),
+            target_named("/atlas/").expect("a bucket").to_string(),
+            "/atlas"
+        );
+        assert_eq!(
+            target_named("/atlas/d/").expect("a directory").to_string(),
             "/atlas/d"
         );
         for text in ["atlas", "/", "/@lab", "/A_", "role:x", ""] {
-            parse(text).expect_err(text);
+            target_named(text).expect_err(text);
         }
     }
 }
