@@ -502,6 +502,7 @@ impl ServedStore for StoreEngine {
             key_file: self.key_file.clone(),
             web_keys: self.web_keys.clone(),
             audit: Arc::clone(&self.audit),
+            workers: Arc::clone(engine.workers()),
         })
     }
 
