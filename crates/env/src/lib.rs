@@ -12,6 +12,7 @@ mod progress;
 mod rng;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod worker;
 
 use std::sync::Arc;
 

@@ -53,7 +53,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
         "kv/testdata/batch-v1/full.bin",
         "kv/testdata/batch-v1/small.bin",
     ]),
-    target("blob_record", dewar_data::blob::fuzz_blob_record, &[]),
+    target("blob_record", dewar_disks::blob::fuzz_blob_record, &[]),
     target("block", dewar_kv::index::sorted_runs::fuzz_block, &[])
         .files(&["kv/testdata/runs-v1/index/703b18d3d0873369.run"]),
     target("canonical", dewar_sigv4::fuzz_canonical, &[PRESIGNED]),
@@ -62,7 +62,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     target("footer", dewar_kv::index::sorted_runs::fuzz_footer, &[])
         .files(&["kv/testdata/runs-v1/index/703b18d3d0873369.run"]),
     target("iam_policy", dewar_auth::fuzz_iam_policy, IAM_POLICIES),
-    target("identity", dewar_data::pool::fuzz_identity, &[IDENTITY]),
+    target("identity", dewar_disks::pool::fuzz_identity, &[IDENTITY]),
     target("journal_file", dewar_journal::fuzz_journal_file, &[]).files(&[
         "journal/testdata/journal-v1/disk0/journal/00000000.log",
         "journal/testdata/journal-v1/disk0/journal/00000001.log",
@@ -85,12 +85,12 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     ),
     target(
         "segment_record",
-        dewar_data::segment::fuzz_segment_record,
+        dewar_disks::segment::fuzz_segment_record,
         &[SEGMENT_WHOLE, SEGMENT_PACKED],
     ),
-    target("shard_header", dewar_data::format::fuzz_shard_header, &[])
+    target("shard_header", dewar_disks::format::fuzz_shard_header, &[])
         .files(&["data/testdata/format-v1/object-2+1.shard1"]),
-    target("slot", dewar_data::segment::fuzz_slot, &[SLOT]),
+    target("slot", dewar_disks::segment::fuzz_slot, &[SLOT]),
     target("sss", dewar_xrootd::fuzz_sss, SSS),
     target(
         "xrootd_reply",

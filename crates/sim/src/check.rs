@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use dewar_catalog::tables::{self, Table};
-use dewar_data::blob::BlobRecord;
-use dewar_data::segment::SegmentRecord;
+use dewar_disks::blob::BlobRecord;
+use dewar_disks::segment::SegmentRecord;
+use dewar_disks::upkeep::Decision;
 use dewar_env::sim::SimRng;
 use dewar_kv::Scan;
 use dewar_store::api::{DeleteRequest, ListRequest, ListUploadsRequest, WriteCondition};
 use dewar_store::engine::Engine;
-use dewar_store::upkeep::Decision;
 use dewar_types::{DiskId, Error};
 
 use crate::actor::observe;
@@ -29,7 +29,7 @@ use crate::plan::Weather;
 pub(crate) async fn everything(process: &Process, rng: &SimRng) -> bool {
     let bench = &process.bench;
     let sound = |number: &usize| !bench.plan.victims.contains(number);
-    for disk in process.store.unverified() {
+    for disk in process.store.disks().unverified() {
         let known = process.ids.iter().find(|(_, id)| **id == disk);
         if let Some((number, _)) = known.filter(|(number, _)| sound(number)) {
             bench.fail(format!("disk {number} is doubted and has never misbehaved"));
@@ -225,7 +225,7 @@ async fn strays(
         ));
     }
     // Nobody looks after a disk that was removed.
-    let lines = process.store.disk_lines().await?;
+    let lines = process.store.disks().disk_lines().await?;
     let kept = |id: &DiskId| {
         let line = lines.iter().find(|line| line.disk == *id);
         line.is_some_and(|line| line.decision != Some(Decision::Remove))

@@ -116,7 +116,7 @@ impl Inner {
     }
 
     async fn named_bucket(&self, caller: &Caller, bucket: &BucketRef) -> Result<Bucket> {
-        self.upkeep.note_demand();
+        self.disks.note_demand();
         let tenant = self.tenant(caller, bucket.tenant.as_ref()).await?;
         let Some(found) = self.tree.bucket(&tenant, &bucket.name).await? else {
             let message = format!("bucket {} does not exist", bucket.name);

@@ -5,17 +5,17 @@ use bytes::Bytes;
 use dewar_catalog::keys;
 use dewar_catalog::record::{ContentCopy, ETag, EncryptionRecord, Extent, Slot as SlotPlace};
 use dewar_checksum::{AlgorithmSet, DigestSet, StreamDigests};
-use dewar_data::blob::{BlobRecord, BlobWriter, ChecksummedBytes};
-use dewar_data::format::ShardKind;
-use dewar_data::segment::{Slot, encode_slot};
+use dewar_disks::blob::{BlobRecord, BlobWriter, ChecksummedBytes};
+use dewar_disks::format::ShardKind;
+use dewar_disks::segment::{Slot, encode_slot};
 use dewar_kv::InlineData;
 use dewar_namespace::{DataChanges, VersionAttributes};
 use dewar_types::{BlobId, Error, ErrorKind, Layout, PoolId, Result, VersionId};
 
 use crate::api::ExpectedContent;
 use crate::encryption::{DataKey, Sealer};
-use crate::salvage_header::{PartOf, SalvageOrigin};
 use crate::{Inner, SharedStore};
+use dewar_disks::salvage_header::{PartOf, SalvageOrigin};
 
 /// Pieces of small content that are kept as received. More pieces are merged, because each costs
 /// memory beside its bytes.
@@ -233,7 +233,12 @@ impl ContentLog {
         };
         let description = self
             .origin
-            .describe(self.version, self.size, attributes)
+            .describe(
+                self.version,
+                self.size,
+                attributes.headers.clone(),
+                attributes.metadata.clone(),
+            )
             .told(digests, salt, encryption, etag);
         let description = description.into_bytes();
         let (extent, held) = match self.stage {

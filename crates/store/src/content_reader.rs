@@ -6,16 +6,16 @@ use std::fmt;
 use bytes::Bytes;
 use dewar_auth::Caller;
 use dewar_catalog::record::{ContentCopy, Extent};
-use dewar_data::blob::VerifiedBytes;
+use dewar_disks::blob::VerifiedBytes;
 use dewar_namespace::{Bucket, ResolvedName};
 use dewar_types::{ByteRange, Result};
 
 use crate::api::{GetRequest, ObjectInfo};
-use crate::blob_table::ReadPin;
 use crate::encryption::DataKey;
 use crate::extent_reader::{ExtentReader, cut};
 use crate::file::NodeAttributes;
 use crate::{Inner, SharedStore};
+use dewar_disks::ReadPin;
 
 /// Memory of an open version beside its attributes and the places of its pieces, about.
 const OPEN_MEMORY_BYTES: usize = 2 << 10;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use dewar_catalog::record::Extent;
-use dewar_data::blob::{BlobStream, VerifiedBytes};
+use dewar_disks::blob::{BlobStream, VerifiedBytes};
 use dewar_types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::encryption::{DataKey, Opener};

@@ -21,6 +21,7 @@ use dewar_auth::{MasterKeyId, MasterKeys};
 use dewar_catalog::record::{EncryptionRecord, Entry, Record as _, UploadRecord, VersionRecord};
 use dewar_catalog::tables::{self, Table};
 use dewar_catalog::{RecordChange, keys};
+use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
 use dewar_iam::Accounts;
 use dewar_kv::{ReadValue, Scan};
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
@@ -34,7 +35,7 @@ use crate::{Inner, SharedStore, Store, encryption};
 const PAGE: usize = if cfg!(test) { 3 } else { 1000 };
 /// The pass rests so many times as long as it worked.
 const REST: u32 = 1;
-/// Pause after a pass that failed, or that missed something.
+/// Pause after a pass that missed something.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The tables with encrypted secrets, in the order of a pass: an upload becomes a file.
@@ -197,7 +198,7 @@ impl Inner {
 
     /// Reads all tables once and encrypts anew every record under an older key. Returns their
     /// number, and whether all could be rewritten.
-    async fn rewrap_pass(&self) -> Result<(u64, bool)> {
+    async fn rewrap_pass(&self, gate: &PauseGate) -> Result<(u64, bool)> {
         let current = self.master.current();
         let (mut found, mut all) = (0, true);
         let mut worked = Instant::now();
@@ -228,6 +229,7 @@ impl Inner {
                 };
                 from = keys::just_after(last);
                 tokio::time::sleep(worked.elapsed() * REST).await;
+                gate.pass().await;
                 worked = Instant::now();
             }
         }
@@ -235,7 +237,7 @@ impl Inner {
     }
 
     /// Passes until nothing is found.
-    async fn rewrap(&self) -> Result<()> {
+    async fn rewrap(&self, gate: &PauseGate) -> Result<()> {
         let current = self.master.current();
         let rotation = self.note_keys(None).await?;
         let clean = rotation.clean.is_some_and(|id| *id == current.0);
@@ -244,7 +246,7 @@ impl Inner {
         }
         let mut anew = 0;
         loop {
-            let (found, all) = self.rewrap_pass().await?;
+            let (found, all) = self.rewrap_pass(gate).await?;
             anew += found;
             if found == 0 && all {
                 break;
@@ -271,15 +273,18 @@ fn scan<'a>(from: &'a [u8], range: &'a keys::KeyRange) -> Scan<'a> {
 }
 
 /// Runs passes at the start and whenever the key was replaced.
-pub(crate) async fn rewrap(inner: SharedStore) {
-    loop {
-        match inner.rewrap().await {
-            Ok(()) => inner.rotated.notified().await,
-            Err(error) => {
-                tracing::warn!(%error, "not everything is wrapped under the new master key yet; trying again");
-                tokio::time::sleep(RETRY_AFTER).await;
-            }
-        }
+pub(crate) struct RewrapWorker(pub(crate) SharedStore);
+
+impl Worker for RewrapWorker {
+    const NAME: &'static str = "key-rotation";
+
+    async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
+        self.0.rewrap(gate).await?;
+        Ok(WorkOutcome::Idle)
+    }
+
+    async fn wait(&mut self) {
+        self.0.rotated.notified().await;
     }
 }
 

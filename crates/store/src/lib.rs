@@ -16,7 +16,6 @@ mod access;
 pub mod api;
 mod attributes;
 mod authorize;
-mod blob_table;
 mod bucket;
 mod content_log;
 mod content_reader;
@@ -25,6 +24,7 @@ mod copy;
 pub mod cors;
 mod delete;
 mod digests;
+mod disk_removal;
 pub mod document;
 mod encryption;
 pub mod engine;
@@ -39,17 +39,14 @@ mod list;
 mod listing_limits;
 mod multipart;
 mod multipart_digest;
+mod names_at_risk;
 pub mod quota;
-mod rebuild_marker;
 mod rename;
 pub mod salvage;
-mod salvage_header;
-mod segment_recovery;
 mod sync_limiter;
 #[cfg(test)]
 mod tests;
 mod tiering;
-pub mod upkeep;
 pub mod usage;
 pub mod version_attributes;
 mod versioning;
@@ -62,14 +59,14 @@ use std::sync::Arc;
 use dewar_auth::fair_share::FairShares;
 use dewar_auth::{Authorizer, MasterKeys, Ownership};
 use dewar_checksum::Md5Lanes;
-use dewar_data::blob::{BlobCounts, BlobStore};
-use dewar_data::segment::Segments;
+use dewar_disks::blob::{BlobCounts, BlobStore};
+use dewar_disks::segment::Segments;
+use dewar_disks::{BlobTable, Disks};
 use dewar_env::{Env, Space};
 use dewar_iam::Accounts;
 use dewar_namespace::Tree;
 use dewar_types::{DiskId, Layout, Result};
 
-pub use blob_table::{BlobTable, JournalPin};
 pub use content_reader::{ContentReader, RangeReader};
 pub use content_writer::{ContentWriter, Snapshot};
 pub use dewar_namespace::UploadUsage;
@@ -78,13 +75,12 @@ pub use encryption::{BucketEncryption, CustomerKey, Encryption, EncryptionMode};
 pub use key_rotation::{MasterKeyInfo, PendingRewraps};
 pub use listing_limits::ListingConfig;
 pub use multipart::{CreatedUpload, PartUpload};
-pub use rebuild_marker::{RebuildMarker, RebuildSource};
+pub use names_at_risk::{LedgerDepth, UnderReplicated};
 
 use digests::DigestPasses;
 use lifecycle::LifecycleConfig;
 use listing_limits::ExpensiveListings;
 use sync_limiter::SyncLimiter;
-use upkeep::{Upkeep, UpkeepConfig};
 
 /// The parts of a store.
 pub struct StoreParts {
@@ -92,18 +88,12 @@ pub struct StoreParts {
     pub env: Env,
     /// The tree of names.
     pub tree: Arc<Tree>,
-    /// Large content.
-    pub blobs: Arc<BlobStore>,
-    /// Small content.
-    pub segments: Arc<Segments>,
-    /// The catalog's side of both.
-    pub table: Arc<BlobTable>,
+    /// The content on the disks.
+    pub disks: Arc<Disks>,
     /// The master keys, which encrypt secrets.
     pub master: Arc<MasterKeys>,
     /// Largest object that counts as small, in bytes.
     pub small_bytes_max: u32,
-    /// How disks are scrubbed and blobs repaired.
-    pub upkeep: UpkeepConfig,
     /// Smallest part of an upload but its last, in bytes.
     pub part_bytes_min: u64,
     /// How lifecycle is done, and which storage classes there are.
@@ -123,6 +113,7 @@ pub(crate) struct Inner {
     blobs: Arc<BlobStore>,
     segments: Arc<Segments>,
     table: Arc<BlobTable>,
+    disks: Arc<Disks>,
     accounts: Arc<Accounts>,
     authorizer: Arc<Authorizer>,
     master: Arc<MasterKeys>,
@@ -130,7 +121,6 @@ pub(crate) struct Inner {
     rotated: tokio::sync::Notify,
     lanes: Md5Lanes,
     turns: SyncLimiter,
-    upkeep: Upkeep,
     small_bytes_max: u32,
     part_bytes_min: u64,
     lifecycle: LifecycleConfig,
@@ -163,16 +153,16 @@ impl Store {
             inner: Arc::new(Inner {
                 env: parts.env,
                 tree: parts.tree,
-                blobs: parts.blobs,
-                segments: parts.segments,
-                table: parts.table,
+                blobs: Arc::clone(parts.disks.blobs()),
+                segments: Arc::clone(parts.disks.segments()),
+                table: Arc::clone(parts.disks.table()),
+                disks: parts.disks,
                 accounts: Arc::new(accounts),
                 authorizer,
                 master: parts.master,
                 rotated: tokio::sync::Notify::new(),
                 lanes: Md5Lanes::new(),
                 turns: SyncLimiter::default(),
-                upkeep: Upkeep::new(parts.upkeep),
                 small_bytes_max: parts.small_bytes_max,
                 part_bytes_min: parts.part_bytes_min,
                 lifecycle: parts.lifecycle,
@@ -184,12 +174,10 @@ impl Store {
         }
     }
 
-    /// Reads earlier decisions about disks. Call it before the workers start.
-    ///
-    /// # Errors
-    /// Those of the catalog.
-    pub async fn load_decisions(&self) -> Result<()> {
-        self.inner.load_decisions().await
+    /// The content on the disks, and its upkeep.
+    #[must_use]
+    pub fn disks(&self) -> &Arc<Disks> {
+        &self.inner.disks
     }
 
     /// Users and keys.

@@ -38,12 +38,6 @@ pub const RETENTION_DAYS_MAX: u64 = 36_500;
 /// Buckets that one user may own.
 pub const BUCKETS_PER_OWNER_MAX: usize = 1000;
 
-/// Time that a blob outlives its last name, so that readers who have just looked it up find it.
-pub const FREE_GRACE: Duration = Duration::from_secs(5);
-
-/// Blob records kept in memory.
-pub(crate) const BLOB_RECORDS_MAX: usize = 32 * 1024;
-
 /// Runs of a file that is written out of order, and extents of the result.
 pub const REVISION_RUNS_MAX: usize = 65_536;
 

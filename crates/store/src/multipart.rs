@@ -29,9 +29,9 @@ use crate::info::{check_metadata, version_info};
 use crate::lifecycle::{Expiry, Lifecycle};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use crate::multipart_digest::{announced, check_made, join};
-use crate::salvage_header::{PartOf, SalvageOrigin};
 use crate::write::run_to_completion;
 use crate::{CustomerKey, SharedStore, Store};
+use dewar_disks::salvage_header::{PartOf, SalvageOrigin};
 
 /// An incoming part. It is invisible before [`PartUpload::commit`]. If it is dropped before,
 /// nothing remains.

@@ -5,12 +5,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use dewar_auth::{Action, Caller};
 use dewar_catalog::Actor;
 use dewar_catalog::record::CounterScope;
 pub use dewar_catalog::{Quota, Usage};
+use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
 use dewar_namespace::{Bucket, BucketQuery};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
@@ -20,9 +20,6 @@ use crate::{Inner, SharedStore, Store};
 
 /// Buckets read at once.
 const PAGE: usize = 1000;
-
-/// Pause after a count that failed.
-const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// The group that is charged for a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -294,20 +291,29 @@ impl Store {
     }
 }
 
-/// Counts limited directories whose count was interrupted by the end of an earlier process.
-pub(crate) async fn count_spaces(inner: SharedStore) {
-    while let Err(error) = inner.count_spaces().await {
-        tracing::warn!(%error, "a directory with a quota is not counted yet; trying again");
-        tokio::time::sleep(RETRY_AFTER).await;
+/// Counts limited directories whose count was interrupted by the end of an earlier process, once.
+pub(crate) struct QuotaCountWorker(pub(crate) SharedStore);
+
+impl Worker for QuotaCountWorker {
+    const NAME: &'static str = "quota-count";
+
+    async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
+        self.0.count_spaces(gate).await?;
+        Ok(WorkOutcome::Idle)
+    }
+
+    async fn wait(&mut self) {
+        core::future::pending().await
     }
 }
 
 impl Inner {
-    async fn count_spaces(&self) -> Result<()> {
+    async fn count_spaces(&self, gate: &PauseGate) -> Result<()> {
         if !self.tree.has_quotas() {
             return Ok(());
         }
         for set in self.tree.catalog().all_quotas().await? {
+            gate.pass().await;
             let (CounterScope::Space(id), Some((bucket, path))) = (set.scope, set.place) else {
                 continue;
             };

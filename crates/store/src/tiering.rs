@@ -20,8 +20,8 @@ use bytes::Bytes;
 use dewar_catalog::Actor;
 use dewar_catalog::record::{ContentCopy, Extent, Slot as SlotPlace, VersionRecord};
 use dewar_checksum::{AlgorithmSet, Digest, DigestSet};
-use dewar_data::format::ShardKind;
-use dewar_data::segment::encode_slot;
+use dewar_disks::format::ShardKind;
+use dewar_disks::segment::encode_slot;
 use dewar_namespace::{Bucket, ChangeContext, DataChanges, Relocation, VersionAttributes};
 use dewar_types::{BlobId, Error, ErrorKind, ObjectKey, PoolId, Result};
 
@@ -29,8 +29,8 @@ use crate::api::ExpectedContent;
 use crate::content_log::{ContentLog, StagedContent, blob_extra};
 use crate::copy::is_in_pool;
 use crate::extent_reader::ExtentReader;
-use crate::salvage_header::{PartOf, SalvageHeader, SalvageOrigin};
 use crate::{Inner, SharedStore};
+use dewar_disks::salvage_header::{PartOf, SalvageHeader, SalvageOrigin};
 
 /// Blobs and slots with moved content, before anything names them.
 #[derive(Default)]
@@ -175,7 +175,7 @@ impl Inner {
             .of_version(was.id);
         while let Some(bytes) = pieces.next().await {
             let bytes = bytes?;
-            self.upkeep.repair_pace.take(2 * bytes.len() as u64).await;
+            self.disks.repair_pace().take(2 * bytes.len() as u64).await;
             log.write(bytes).await?;
         }
         let expect = ExpectedContent {
@@ -225,12 +225,19 @@ impl Inner {
                     let mut origin = origin.clone();
                     origin.part = (!alone).then_some(PartOf { upload, number });
                     let size = if alone { was.size } else { extent.len };
-                    let description = origin.describe(was.id, size, &attributes).told(
-                        DigestSet::ABSENT,
-                        extent.salt,
-                        was.encryption.clone(),
-                        Some(was.etag.clone()),
-                    );
+                    let description = origin
+                        .describe(
+                            was.id,
+                            size,
+                            attributes.headers.clone(),
+                            attributes.metadata.clone(),
+                        )
+                        .told(
+                            DigestSet::ABSENT,
+                            extent.salt,
+                            was.encryption.clone(),
+                            Some(was.etag.clone()),
+                        );
                     self.copy_stored(pool, alone, extent, description, written)
                         .await?
                 }
@@ -284,7 +291,7 @@ impl Inner {
         let mut writer = self.blobs.create_in(pool, id, ShardKind::Object)?;
         while let Some(bytes) = pieces.next().await {
             let bytes = bytes?;
-            self.upkeep.repair_pace.take(2 * bytes.len() as u64).await;
+            self.disks.repair_pace().take(2 * bytes.len() as u64).await;
             writer.write(bytes).await?;
         }
         let record = writer.seal(&description).await?;

@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use dewar_auth::{MasterKeys, Secret};
 use dewar_catalog::record::CopyState;
-use dewar_data::blob::BlobStore;
-use dewar_data::pool::{DewarId, Member, Pool};
-use dewar_data::segment::Segments;
+use dewar_disks::JournalPin;
+use dewar_disks::blob::BlobStore;
+use dewar_disks::pool::{DewarId, Member, Pool};
+use dewar_disks::segment::SegmentLimits;
+use dewar_disks::upkeep::UpkeepConfig;
+use dewar_disks::{DiskParts, Disks};
 use dewar_env::disk::sim::SimWorld;
 use dewar_iam::{FederationConfig, UserChange};
 use dewar_kv::Kv;
 use dewar_kv::memory::MemoryKv;
 use dewar_namespace::{DataChanges, Tree};
 use dewar_s3::{Door, DoorConfig};
-use dewar_store::{BlobTable, JournalPin, Store, StoreParts};
+use dewar_store::{Store, StoreParts};
 use dewar_types::{BucketName, DiskId, Layout, ObjectKey, TenantName, UserId};
 
 use crate::client::TestClient;
@@ -101,22 +104,20 @@ pub async fn fixture() -> Fixture {
     let layout = Layout::default_for(6);
     let pool = Pool::new(env.clone(), DewarId(7), 0, layout, members.collect());
     let blobs = Arc::new(BlobStore::new(Arc::new(pool.expect("no id twice"))));
-    let table = Arc::new(BlobTable::new(
-        env.clone(),
-        Arc::clone(&kv),
-        Arc::clone(&tree),
-        Arc::new(NoJournal),
-    ));
-    let segments = Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _);
+    let disks = Disks::new(DiskParts {
+        env: env.clone(),
+        catalog: tree.catalog().clone(),
+        blobs,
+        journal: Arc::new(NoJournal),
+        segments: SegmentLimits::default(),
+        upkeep: UpkeepConfig::default(),
+    });
     let store = Store::new(StoreParts {
         env: env.clone(),
         tree: Arc::clone(&tree),
-        blobs,
-        segments,
-        table,
+        disks,
         master: Arc::new(MasterKeys::generate(&*env.rng)),
         small_bytes_max: 4096,
-        upkeep: dewar_store::upkeep::UpkeepConfig::default(),
         part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
         lifecycle: dewar_store::lifecycle::LifecycleConfig {
             classes: [("COLD".to_owned(), None)].into(),

@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dewar_data::pool::Pool;
+use dewar_disks::pool::Pool;
 use dewar_env::Env;
+use dewar_env::worker::WorkerRegistry;
 use dewar_journal::Journal;
 use dewar_store::Store;
 
@@ -66,6 +67,7 @@ pub struct AdminContext {
     pub(crate) key_file: KeyFile,
     pub(crate) web_keys: WebKeys,
     pub(crate) audit: Arc<AuditLog>,
+    pub(crate) workers: Arc<WorkerRegistry>,
 }
 
 #[async_trait]

@@ -33,6 +33,7 @@ pub mod status;
 pub(crate) mod time_text;
 pub mod upkeep;
 pub mod usage;
+pub mod workers;
 
 pub use audit_dispatch::carry_out;
 pub(crate) use audit_dispatch::done_here;
@@ -60,6 +61,7 @@ pub const COMMANDS: &[&[CommandEntry]] = &[
     status::COMMANDS,
     upkeep::COMMANDS,
     usage::COMMANDS,
+    workers::COMMANDS,
 ];
 
 /// Reads a request of any command.

@@ -202,7 +202,7 @@ impl AdminCommand for ScrubStart {
             None => admin.pool.members().map(|member| member.id).collect(),
         };
         for disk in disks {
-            admin.store.scrub_now(disk).await?;
+            admin.store.disks().scrub_now(disk).await?;
         }
         Ok(Done::Done)
     }

@@ -507,6 +507,33 @@ const SAMPLES: &[Sample] = &[
         "",
         r#"{"usage":{"items":[{"name":"main","bytes":1,"blobs":2,"stored_bytes":3}],"next":null}}"#,
     ),
+    reads(
+        r#"{"worker":{"list":{}}}"#,
+        "admin:worker-list",
+        "",
+        concat!(
+            r#"{"workers":[{"name":"free","state":"idle","steps":7,"errors":0,"last_error":null,"#,
+            r#""last_error_at":null,"pending":null}]}"#
+        ),
+    ),
+    changes(
+        r#"{"worker":{"pause":{"worker":"repair"}}}"#,
+        "admin:worker-pause",
+        "repair",
+        concat!(
+            r#"{"worker":{"name":"repair","state":"paused","steps":1,"errors":2,"last_error":"no disk","#,
+            r#""last_error_at":"2026-01-01T00:00:00Z","pending":3}}"#
+        ),
+    ),
+    changes(
+        r#"{"worker":{"resume":{"worker":"repair"}}}"#,
+        "admin:worker-resume",
+        "repair",
+        concat!(
+            r#"{"worker":{"name":"repair","state":"idle","steps":1,"errors":0,"last_error":null,"#,
+            r#""last_error_at":null,"pending":0}}"#
+        ),
+    ),
 ];
 
 const BUCKET: &str = concat!(

@@ -31,6 +31,7 @@ pub(crate) mod status;
 mod upkeep;
 mod uploads;
 mod usage;
+mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,6 +60,7 @@ pub use server_target::ServerTarget;
 pub use share::{LoginShare, ShareArgs};
 pub use upkeep::{FsckArgs, ScrubArgs};
 pub use usage::UsageArgs;
+pub use worker::WorkerCommand;
 
 /// The commands of the server.
 #[derive(Debug, Subcommand)]
@@ -115,6 +117,9 @@ pub enum Command {
     Scrub(ScrubArgs),
     /// Count how much data survives how many disk failures, and name every object at risk
     Fsck(FsckArgs),
+    /// List, pause or resume the background work of a running server
+    #[command(subcommand)]
+    Worker(WorkerCommand),
     /// Back up the catalog: the names, owners and locations of all objects
     Backup(BackupArgs),
     /// Restore a lost catalog from a backup; no server may run
@@ -194,6 +199,7 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Session(command) => federation::session(command, opener),
         Command::Bucket(command) => buckets::bucket(command, opener),
         Command::Usage(args) => usage::usage(args, opener),
+        Command::Worker(command) => worker::worker(command),
         Command::Quota(command) => quota::quota(command, opener),
         Command::Share(args) => share::share(*args, opener),
         Command::Audit(args) => audit::audit(&args),

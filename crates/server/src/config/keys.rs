@@ -586,7 +586,7 @@ impl FurtherPool {
     /// The number that its disks and records know it by.
     #[must_use]
     pub fn number(&self) -> u16 {
-        dewar_data::pool::number_of(&self.name)
+        dewar_disks::pool::number_of(&self.name)
     }
 }
 

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::MasterKeyId;
+use dewar_disks::RebuildSource;
 use dewar_env::disk::real::{RealDisk, RealDiskConfig};
 use dewar_env::{Disk, DiskErrorKind, Env, WorkProgress};
+use dewar_store::Store;
 use dewar_store::engine::{
     self, BackupPlan, BackupReport, Backups, Diagnosis, JournalCondition, JournalTail, Rebuild,
     RebuildMethod, RebuildOutcome, RebuildReport, Restore, RestoreReport,
 };
 use dewar_store::salvage::{KEPT_BUCKET, KEPT_USER, SalvageReport, SalvageTotals};
-use dewar_store::{RebuildSource, Store};
 use dewar_types::{Error, ErrorKind};
 use parking_lot::Mutex;
 

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_data::pool::{FolderProbe, inspect};
+use dewar_disks::pool::{FolderProbe, inspect};
+use dewar_disks::upkeep::{Decision, Holdings};
 use dewar_env::{Disk, DiskState};
 use dewar_store::Store;
 use dewar_store::engine::{DiskRefusal, Folder, FolderContent, LiveFolders, Membership};
-use dewar_store::upkeep::{Decision, Holdings};
 use dewar_types::{DiskId, Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -110,7 +110,7 @@ impl DiskChanges {
         }
         let pool = match (pool, old) {
             // Where nothing on it is known any more.
-            (None, Some(old)) if self.store.pool_of_disk(old).await?.is_none() => {
+            (None, Some(old)) if self.store.disks().pool_of_disk(old).await?.is_none() => {
                 self.roster.pool_of(old)
             }
             (pool, _) => pool,
@@ -159,7 +159,7 @@ impl DiskChanges {
 
     /// Refuses a second replacement for a disk that another one is replacing already.
     fn check_single(&self, old: DiskId, folder: &Path) -> Result<()> {
-        if self.store.decision(old) != Some(Decision::Replace) {
+        if self.store.disks().decision(old) != Some(Decision::Replace) {
             return Ok(());
         }
         let (mut taking, mut goes_on) = (None, false);
@@ -287,7 +287,7 @@ impl DiskChanges {
         let (changes, id) = (self.clone(), found?);
         self.check_settled(Some(id)).await?;
         in_background(async move {
-            let lines = changes.store.disk_lines().await?;
+            let lines = changes.store.disks().disk_lines().await?;
             let line = lines.iter().find(|line| line.disk == id);
             let removed = changes.membership.remove(id).await;
             changes.note()?;
@@ -445,7 +445,7 @@ impl DiskChanges {
     /// The content of a removed disk.
     async fn holds(&self, id: DiskId, disk: &dyn Disk) -> Result<RemainingFilesInfo> {
         let unsettled = self.store.rebuilt().await?.is_some();
-        let found = self.store.holdings(id, disk).await?;
+        let found = self.store.disks().holdings(id, disk).await?;
         Ok(held_info(found, unsettled))
     }
 
@@ -514,10 +514,10 @@ impl DiskChanges {
         id: Option<DiskId>,
         state: &'static str,
     ) -> &'static str {
-        match id.and_then(|id| self.store.decision(id)) {
+        match id.and_then(|id| self.store.disks().decision(id)) {
             Some(Decision::Replace) if folder.refused.is_none() => "replacing",
             Some(Decision::Drain) if state == "online" => "draining",
-            _ if state == "online" && id.is_some_and(|id| self.store.is_returning(id)) => {
+            _ if state == "online" && id.is_some_and(|id| self.store.disks().is_returning(id)) => {
                 "returning"
             }
             _ => state,
@@ -567,7 +567,14 @@ impl DiskChanges {
         }
         let id = wanted.to_ascii_lowercase();
         let mut known: std::collections::BTreeSet<DiskId> = self.membership.removed();
-        known.extend(self.store.disk_lines().await?.iter().map(|line| line.disk));
+        known.extend(
+            self.store
+                .disks()
+                .disk_lines()
+                .await?
+                .iter()
+                .map(|line| line.disk),
+        );
         known.extend(self.roster.numbers().keys());
         let mut found = known
             .into_iter()

@@ -28,7 +28,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dewar_auth::{Caller, MasterKeys, Ownership};
-use dewar_data::pool::DewarId;
+use dewar_disks::pool::DewarId;
+use dewar_disks::upkeep::UpkeepConfig;
 use dewar_env::Env;
 use dewar_iam::AccountLimits;
 use dewar_iam::FederationConfig;
@@ -37,7 +38,6 @@ use dewar_s3::DoorConfig;
 use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, BackgroundWork, EngineConfig, Folders, LiveFolders};
 use dewar_store::lifecycle::LifecycleConfig;
-use dewar_store::upkeep::UpkeepConfig;
 use dewar_store::{DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
 
@@ -143,6 +143,7 @@ impl OpenStore {
                 scrub_idle: config.upkeep.scrub_rate_idle.0,
                 scrub_every: config.upkeep.scrub_interval,
                 out_after: config.upkeep.rebuild_after,
+                ..UpkeepConfig::default()
             },
             lifecycle: LifecycleConfig {
                 day: config.lifecycle.day,
@@ -501,6 +502,7 @@ impl ServedStore for StoreEngine {
             key_file: self.key_file.clone(),
             web_keys: self.web_keys.clone(),
             audit: Arc::clone(&self.audit),
+            workers: Arc::clone(engine.workers()),
         })
     }
 

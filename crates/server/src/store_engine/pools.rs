@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dewar_data::pool::Pool;
+use dewar_disks::pool::Pool;
 use dewar_journal::{Journal, JournalState};
 use dewar_types::{Layout, Result};
 

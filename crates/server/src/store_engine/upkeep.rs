@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dewar_data::pool::{FolderProbe, IDENTITY_FILE, Identity, Pool, inspect};
+use dewar_disks::pool::{FolderProbe, IDENTITY_FILE, Identity, Pool, inspect};
+use dewar_disks::upkeep::{Decision, DiskLine, Ledger, ObjectAtRisk, ScrubPass};
 use dewar_env::{Disk, DiskState, Env, Space};
 use dewar_store::Store;
 use dewar_store::engine::{DiskRefusal, FolderContent};
-use dewar_store::upkeep::{
-    Decision, DiskLine, Ledger, LedgerDepth, ObjectAtRisk, ScrubPass, UnderReplicated,
-};
+use dewar_store::{LedgerDepth, UnderReplicated};
 use dewar_types::{DiskId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
@@ -91,7 +90,7 @@ impl UpkeepAdmin {
     }
 
     pub(crate) fn repair(&self) -> RepairInfo {
-        let status = self.store.repair_status();
+        let status = self.store.disks().repair_status();
         RepairInfo {
             repaired: status.repaired,
             laid_out: status.laid_out,
@@ -114,8 +113,8 @@ impl UpkeepAdmin {
         self.changes.look_at_removed().await;
         let numbers = self.changes.roster.numbers();
         let shown = self.changes.states();
-        let (hollow, room) = (self.store.lost_shard_dirs(), self.store.space());
-        let unverified = self.store.unverified();
+        let (hollow, room) = (self.store.disks().lost_shard_dirs(), self.store.space());
+        let unverified = self.store.disks().unverified();
         let is_full = |space: &Space| space.available <= space.reserve();
         let mut states = Vec::new();
         let flaws = self.flaws().await;
@@ -216,7 +215,7 @@ impl UpkeepAdmin {
             return Ok(states);
         }
         let numbers = self.changes.roster.numbers();
-        for line in self.store.disk_lines().await? {
+        for line in self.store.disks().disk_lines().await? {
             let number = numbers.get(&line.disk).copied();
             let of_line =
                 |disk: &&mut DiskStatus| number.is_some() && disk.number == number && emptied(disk);
@@ -262,13 +261,13 @@ impl UpkeepAdmin {
         // Disks may have joined since.
         self.changes.note()?;
         let roster = &self.changes.roster;
-        let (numbers, scrubs) = (roster.numbers(), self.store.scrub_status());
+        let (numbers, scrubs) = (roster.numbers(), self.store.disks().scrub_status());
         let folders = self.disk_states().await;
         let mut disks = Vec::new();
-        for line in self.store.disk_lines().await? {
+        for line in self.store.disks().disk_lines().await? {
             let scrub = scrubs.iter().find(|(disk, _)| *disk == line.disk);
             let scrub = scrub.map(|(_, status)| *status).unwrap_or_default();
-            let rot = self.store.corruptions_found(line.disk).await?;
+            let rot = self.store.disks().corruptions_found(line.disk).await?;
             let known = || {
                 let folder = roster.folder_of(line.disk)?;
                 Some(folder.display().to_string())
@@ -371,7 +370,7 @@ impl UpkeepAdmin {
         match action {
             DiskAction::Drain => {
                 self.changes.check_settled(None).await?;
-                if self.store.decision(disk).is_none() {
+                if self.store.disks().decision(disk).is_none() {
                     decided.narrower = self.check_drain(disk, &decided.path, narrower).await?;
                 }
                 self.decide(disk, Some(Decision::Drain)).await?;
@@ -393,7 +392,7 @@ impl UpkeepAdmin {
 
     /// A disk as it is before something is decided about it.
     async fn about(&self, disk: DiskId, action: DiskAction) -> Result<DiskDecided> {
-        let lines = self.store.disk_lines().await?;
+        let lines = self.store.disks().disk_lines().await?;
         let line = lines.into_iter().find(|line| line.disk == disk);
         let roster = &self.changes.roster;
         let last = || Some(roster.folder_of(disk)?.display().to_string());
@@ -412,10 +411,10 @@ impl UpkeepAdmin {
     /// to, returns the layout in which it is rewritten.
     async fn check_drain(&self, disk: DiskId, path: &str, agreed: bool) -> Result<Option<String>> {
         let refuse = |message| Err(AdminError::new(Failure::InUse, message));
-        let pool = self.store.pool_of_disk(disk).await?;
+        let pool = self.store.disks().pool_of_disk(disk).await?;
         let pool = pool.unwrap_or(self.pool.number());
         let layout = self.pool.layout_of(pool).unwrap_or(self.pool.layout());
-        match self.store.layouts_without(pool, disk) {
+        match self.store.disks().layouts_without(pool, disk) {
             (_, None) => refuse(format!(
                 "without {path} fewer than {} disks take data: add a disk first (`dewar disk add`)",
                 layout.m + 1
@@ -527,7 +526,7 @@ impl UpkeepAdmin {
         let numbers = self.changes.roster.numbers();
         let space = self.store.space();
         let mut scrubs = Vec::new();
-        for pass in self.store.scrub_passes().await? {
+        for pass in self.store.disks().scrub_passes().await? {
             let ScrubPass {
                 disk,
                 readable,

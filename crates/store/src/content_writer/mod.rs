@@ -30,7 +30,7 @@ use bytes::{Bytes, BytesMut};
 use dewar_auth::Caller;
 use dewar_catalog::record::{ContentCopy, DisplayedChecksum, ETag, Extent};
 use dewar_checksum::{Algorithm, AlgorithmSet, Digest, DigestSet};
-use dewar_data::blob::ChecksummedBytes;
+use dewar_disks::blob::ChecksummedBytes;
 use dewar_namespace::{
     Bucket, DataChanges, Hierarchy, NameRef, NewVersion, Reservation, ResolvedName,
 };
@@ -46,9 +46,9 @@ use crate::content_reader::{ContentReader, ReadOrder};
 use crate::encryption::{self, NewDataKey};
 use crate::info::{check_metadata, full_checksum, version_info, with_expiry};
 use crate::limits::{OBJECT_BYTES_MAX, READ_WRITE_SWITCHES_MAX, REVISION_RUNS_MAX};
-use crate::salvage_header::{PartOf, SalvageOrigin};
 use crate::write::{AuthorizedWrite, current_version, run_to_completion};
 use crate::{Inner, SharedStore, Store};
+use dewar_disks::salvage_header::{PartOf, SalvageOrigin};
 
 use assembly::{AssemblySources, UncommittedReader};
 use extent_map::{ExtentMap, ExtentOrigin, MappedExtent};

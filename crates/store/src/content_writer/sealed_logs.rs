@@ -2,7 +2,7 @@
 
 use dewar_catalog::record::Extent;
 use dewar_checksum::DigestSet;
-use dewar_data::blob::BlobRecord;
+use dewar_disks::blob::BlobRecord;
 
 use crate::SharedStore;
 

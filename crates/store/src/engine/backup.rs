@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dewar_auth::MasterKeyId;
 use dewar_checksum::{Crc32c, crc32c};
-use dewar_data::pool::{DewarId, Pool};
+use dewar_disks::pool::{DewarId, Pool};
 use dewar_env::{CreateOptions, Disk, DiskErrorKind, WorkProgress};
 use dewar_kv::embedded::EmbeddedKv;
 use dewar_kv::index::sorted_runs::{ReadOnlyRuns, RunFile, RunIndex};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dewar_data::pool::{DewarId, IDENTITY_FILE, format};
+use dewar_disks::pool::{DewarId, IDENTITY_FILE, format};
 use dewar_env::{Disk, Env};
 use dewar_journal::Journal;
 use dewar_kv::index::sorted_runs::RunIndex;

@@ -23,7 +23,7 @@ use dewar_types::{EntryId, Error, Timestamp, UserId};
 use crate::api::{BucketRef, ObjectInfo, ObjectRef};
 
 pub use attributes::AttributeChange;
-pub use dewar_data::blob::{ChecksummedBytes, VerifiedBytes};
+pub use dewar_disks::blob::{ChecksummedBytes, VerifiedBytes};
 
 /// Attributes that files and directories have.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dewar_catalog::Tenant;
 use dewar_catalog::record::{ETag, VersionFlags, VersionRecord};
+use dewar_env::worker::PauseGate;
 use dewar_types::{ErrorKind, Timestamp, VersionId};
 
 use super::evaluation::{DueAction, EvaluatedVersion};
@@ -358,7 +359,7 @@ fn a_pass_goes_on_where_it_was() {
             let tenant = Tenant::default_tenant();
             let bucket = inner.tree.bucket(&tenant, &bucket("first").name).await;
             let bucket = bucket.expect("read").expect("there");
-            let mut pace = PassPacer::new(DAY);
+            let mut pace = PassPacer::new(DAY, PauseGate::open());
             let scanned = inner.scan(&bucket, &rules, from.into(), &mut pace).await;
             scanned.expect("scanned");
             let left = versions(&rig).await;

@@ -39,18 +39,18 @@ use std::sync::Arc;
 
 use dewar_catalog::record::{Extent, Slot};
 use dewar_catalog::{IdKind, keys};
-use dewar_data::blob::{ReassembledBlob, ScannedShard};
-use dewar_data::format::ShardKind;
-use dewar_data::segment::SegmentRecord;
+use dewar_disks::blob::{ReassembledBlob, ScannedShard};
+use dewar_disks::format::ShardKind;
+use dewar_disks::segment::SegmentRecord;
 use dewar_namespace::DataChanges;
 use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result, Timestamp};
 use futures_util::StreamExt as _;
 
 use crate::content_log::blob_extra;
 use crate::engine::ProgressReporter;
-use crate::rebuild_marker::RebuildMarker;
-use crate::salvage_header::SalvageHeader;
 use crate::{SharedStore, Store};
+use dewar_disks::RebuildMarker;
+use dewar_disks::salvage_header::SalvageHeader;
 
 pub use report::{Finding, SalvageTotals};
 pub use restore_names::{KEPT_BUCKET, KEPT_USER};
@@ -112,7 +112,7 @@ impl Store {
     /// # Errors
     /// Those of the catalog; [`ErrorKind::Corrupt`] for a record of a newer release.
     pub async fn rebuilt(&self) -> Result<Option<RebuildMarker>> {
-        self.inner.rebuilt().await
+        self.inner.disks.rebuilt().await
     }
 
     /// Decides that blobs without a name in the catalog are leftovers. The sweep removes them from
@@ -139,7 +139,7 @@ impl Store {
     /// Those of the catalog and of its disks. Completed steps stay, and a repetition continues
     /// there.
     pub async fn salvage(&self, how: Salvage<'_>) -> Result<SalvageReport> {
-        let rebuilt = self.inner.rebuilt().await?.or(how.assume);
+        let rebuilt = self.inner.disks.rebuilt().await?.or(how.assume);
         if how.write && rebuilt.is_some() {
             self.inner.raise_ids().await?;
         }
@@ -177,17 +177,6 @@ impl Store {
 }
 
 impl crate::Inner {
-    pub(crate) async fn rebuilt(&self) -> Result<Option<RebuildMarker>> {
-        let Some(value) = self.tree.kv().get(&keys::rebuilt()).await?.value else {
-            return Ok(None);
-        };
-        let known = RebuildMarker::from_bytes(&value).ok_or_else(|| {
-            let message = "what the catalog was rebuilt of is written by a newer release";
-            Error::new(ErrorKind::Corrupt, message)
-        })?;
-        Ok(Some(known))
-    }
-
     async fn queued_to_be_freed(&self) -> Result<BTreeSet<BlobId>> {
         let mut queued = BTreeSet::new();
         let mut after = None;
@@ -435,7 +424,7 @@ impl SalvageWalk<'_> {
         let record = SegmentRecord::Whole {
             blob: assembled.record,
         };
-        dewar_data::segment::SegmentTable::seal(&**table, id, &record, &holes).await
+        dewar_disks::segment::SegmentTable::seal(&**table, id, &record, &holes).await
     }
 
     async fn read_segment(&self, assembled: &ReassembledBlob) -> Result<SegmentBytes> {

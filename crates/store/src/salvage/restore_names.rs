@@ -13,7 +13,7 @@ use dewar_auth::User;
 use dewar_catalog::Actor;
 use dewar_catalog::record::{ContentCopy, ETag, Extent, FileRecord};
 use dewar_checksum::DigestSet;
-use dewar_data::segment::SegmentRecord;
+use dewar_disks::segment::SegmentRecord;
 use dewar_iam::NewUser;
 use dewar_namespace::{
     Bucket, CopyOptions, DataChanges, NewBucket, NewPart, NewUpload, NewVersion, VersionAttributes,
@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use super::report::{Finding, SalvageReporter, SalvageTotals};
 use crate::SharedStore;
 use crate::info::full_checksum;
-use crate::salvage_header::{PartOf, SalvageHeader};
+use dewar_disks::salvage_header::{PartOf, SalvageHeader};
 
 /// The actor in the change log. Uploads that a salvage opened are recognised by it.
 pub(super) const PRINCIPAL: &str = "salvage";

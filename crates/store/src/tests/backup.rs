@@ -12,9 +12,10 @@ use dewar_types::{ErrorKind, Result};
 
 use super::disaster::{DEWAR, DISKS, Scene, check, config, folders, master, read, rebuild, wipe};
 use super::run;
+use crate::LedgerDepth;
 use crate::engine::{BackupPlan, BackupReport, Engine, Restore, RestoreReport};
 use crate::salvage::Finding;
-use crate::upkeep::{Decision, LedgerDepth};
+use dewar_disks::upkeep::Decision;
 
 const CATALOG: [&str; 2] = ["journal/", "index/"];
 

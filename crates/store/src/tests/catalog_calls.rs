@@ -17,7 +17,7 @@ use crate::api::{
     VersionAttributes, WriteCondition, WriteMode, WriteRequest,
 };
 use crate::file::MakeDirRequest;
-use crate::upkeep::UpkeepConfig;
+use dewar_disks::upkeep::UpkeepConfig;
 
 /// Calls of the catalog: reads of one key, scans, commits.
 type Calls = (usize, usize, usize);

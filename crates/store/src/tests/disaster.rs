@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dewar_auth::{Caller, MasterKeys};
 use dewar_checksum::{Algorithm, AlgorithmSet};
-use dewar_data::pool::DewarId;
+use dewar_disks::pool::DewarId;
 use dewar_env::Disk;
 use dewar_env::disk::sim::SimWorld;
 use dewar_journal::JournalConfig;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::{Caller, MasterKeys};
-use dewar_data::pool::{DewarId, IDENTITY_FILE};
+use dewar_disks::pool::{DewarId, IDENTITY_FILE};
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::{BoxFuture, Disk};
 use dewar_journal::{JournalConfig, JournalState};

@@ -35,10 +35,11 @@ use bytes::Bytes;
 use dewar_auth::{Caller, CredentialStore, MasterKeys, Origin};
 use dewar_catalog::record::{CopyState, VersionRecord};
 use dewar_checksum::{Algorithm, AlgorithmSet};
-use dewar_data::blob::BlobStore;
-use dewar_data::pool::{DewarId, Member, Pool};
-use dewar_data::segment::Segments;
+use dewar_disks::blob::BlobStore;
+use dewar_disks::pool::{DewarId, Member, Pool};
+use dewar_disks::segment::SegmentLimits;
 use dewar_env::disk::sim::SimWorld;
+use dewar_env::worker::WorkerRegistry;
 use dewar_kv::{Kv, MemoryKv};
 use dewar_namespace::{DataChanges, Tree};
 use dewar_types::{
@@ -49,9 +50,10 @@ use crate::api::{
     BucketRef, DeleteRequest, ExpectedContent, GetRequest, ListRequest, ObjectInfo, ObjectRef,
     ReadCondition, WriteCondition, WriteRequest,
 };
-use crate::upkeep::UpkeepConfig;
-use crate::workers::Workers;
-use crate::{BlobTable, JournalPin, Store, StoreParts};
+use crate::{Store, StoreParts};
+use dewar_disks::JournalPin;
+use dewar_disks::upkeep::UpkeepConfig;
+use dewar_disks::{DiskParts, Disks};
 
 pub(crate) const SMALL: u32 = 10_000;
 
@@ -79,7 +81,7 @@ pub(crate) struct Rig {
     pub(crate) store: Store,
     pub(crate) ann: Caller,
     pub(crate) bob: Caller,
-    workers: Option<Workers>,
+    workers: Option<WorkerRegistry>,
 }
 
 impl Rig {
@@ -113,27 +115,32 @@ impl Rig {
         let blobs = Arc::new(BlobStore::new(Arc::new(pool)));
         let tree = Tree::open(Arc::clone(&kv), env.clone(), 1).await;
         let tree = Arc::new(tree.expect("opened"));
-        let hold = Arc::new(NoJournal);
-        let table = BlobTable::new(env.clone(), Arc::clone(&kv), Arc::clone(&tree), hold);
-        let table = Arc::new(table);
-        let segments = Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _);
+        let disks = Disks::new(DiskParts {
+            env: env.clone(),
+            catalog: tree.catalog().clone(),
+            blobs,
+            journal: Arc::new(NoJournal),
+            segments: SegmentLimits::default(),
+            // Few, so that tests cover the case beyond.
+            upkeep: UpkeepConfig {
+                margins_max: 4,
+                ..upkeep
+            },
+        });
         let master = Arc::new(MasterKeys::generate(&*env.rng));
         let store = Store::new(StoreParts {
             env,
             tree,
-            blobs,
-            segments,
-            table,
+            disks,
             master,
             small_bytes_max: SMALL,
-            upkeep,
             part_bytes_min: crate::limits::PART_BYTES_MIN,
             lifecycle: crate::lifecycle::LifecycleConfig::default(),
             listing: crate::ListingConfig::default(),
             ownership: dewar_auth::Ownership::default(),
             digests: crate::DigestLimits::default(),
         });
-        let workers = Some(Workers::start(&store, BlobId(0)));
+        let workers = Some(crate::workers::start(&store, BlobId(0)));
         let ann = user(&store, "ann", 10).await;
         let bob = user(&store, "bob", 11).await;
         store

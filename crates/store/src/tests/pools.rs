@@ -18,6 +18,7 @@ use dewar_types::{ErrorKind, Layout, PoolId, Result, UserId};
 use super::joining::{DEWAR, config};
 use super::membership::{dynamic, id_of, shards};
 use super::{bucket, content, get, object, put_request, run, user};
+use crate::LedgerDepth;
 use crate::api::{
     CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ExpectedContent, Hierarchy,
     ObjectInfo, ReadCondition, UploadPartRequest, VersionAttributes, WriteCondition, WriteMode,
@@ -30,7 +31,7 @@ use crate::engine::{
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::LifecycleConfig;
 use crate::lifecycle::rules::{Expiration, Filter, NoncurrentTransition, Rule, Transition};
-use crate::upkeep::{Ledger, LedgerDepth, UpkeepConfig};
+use dewar_disks::upkeep::{Ledger, UpkeepConfig};
 
 /// Disks of the main pool, 2+1; those behind are of the archive, 1+1.
 const MAIN: usize = 4;

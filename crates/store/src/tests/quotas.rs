@@ -10,7 +10,6 @@ use dewar_types::{BlobId, ErrorKind, GroupId, ObjectKey, TenantName, UserId};
 use super::{Rig, bucket, content, object, run};
 use crate::api::{ExpectedContent, RenameRequest, WriteCondition, WriteMode, WriteRequest};
 use crate::quota::QuotaTarget;
-use crate::workers::Workers;
 
 #[test]
 fn a_directory_that_was_renamed_before_it_was_counted_is_found_and_counted() {
@@ -56,7 +55,7 @@ fn a_directory_that_was_renamed_before_it_was_counted_is_found_and_counted() {
             .await
             .expect("renamed");
         assert_eq!(tree.catalog().usage(scope).await.expect("read").bytes, 0);
-        rig.workers = Some(Workers::start(&rig.store, BlobId(0)));
+        rig.workers = Some(crate::workers::start(&rig.store, BlobId(0)));
         tokio::time::sleep(Duration::from_secs(5)).await;
         let tree = rig.store.tree();
         let usage = tree.catalog().usage(scope).await.expect("read");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::{Caller, MasterKeys};
-use dewar_data::pool::DewarId;
+use dewar_disks::pool::DewarId;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::{CreateOptions, Disk};
 use dewar_journal::JournalConfig;

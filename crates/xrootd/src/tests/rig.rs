@@ -8,18 +8,20 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use dewar_auth::{Bounds, Caller, MasterKeys, Origin, UncountedConnection};
 use dewar_catalog::record::CopyState;
-use dewar_data::blob::BlobStore;
-use dewar_data::pool::{DewarId, Member, Pool};
-use dewar_data::segment::Segments;
+use dewar_disks::JournalPin;
+use dewar_disks::blob::BlobStore;
+use dewar_disks::pool::{DewarId, Member, Pool};
+use dewar_disks::segment::SegmentLimits;
+use dewar_disks::upkeep::UpkeepConfig;
+use dewar_disks::{DiskParts, Disks};
 use dewar_env::BoxFuture;
 use dewar_env::disk::sim::SimWorld;
+use dewar_env::worker::WorkerRegistry;
 use dewar_kv::MemoryKv;
 use dewar_namespace::{DataChanges, Tree};
 use dewar_store::api::{BucketRef, ExpectedContent, ObjectRef, WriteMode, WriteRequest};
 use dewar_store::quota::{Quota, QuotaTarget};
-use dewar_store::upkeep::UpkeepConfig;
-use dewar_store::workers::Workers;
-use dewar_store::{BlobTable, JournalPin, Store, StoreParts};
+use dewar_store::{Store, StoreParts};
 use dewar_types::{
     BlobId, BucketName, DiskId, Error, ErrorKind, Layout, ObjectKey, Result, TenantName, UserId,
 };
@@ -116,7 +118,7 @@ pub(super) struct Rig {
     pub(super) looks: Arc<AtomicUsize>,
     tree: Arc<Tree>,
     stop: CancellationToken,
-    _workers: Workers,
+    _workers: WorkerRegistry,
 }
 
 impl Drop for Rig {
@@ -173,25 +175,27 @@ impl Rig {
         let kv = Arc::new(MemoryKv::new());
         let tree = Tree::open(Arc::clone(&kv) as _, env.clone(), 1).await;
         let tree = Arc::new(tree.expect("opened"));
-        let hold = Arc::new(NoJournal);
-        let table = BlobTable::new(env.clone(), Arc::clone(&kv) as _, Arc::clone(&tree), hold);
-        let table = Arc::new(table);
+        let disks = Disks::new(DiskParts {
+            env: env.clone(),
+            catalog: tree.catalog().clone(),
+            blobs,
+            journal: Arc::new(NoJournal),
+            segments: SegmentLimits::default(),
+            upkeep: UpkeepConfig::default(),
+        });
         let store = Store::new(StoreParts {
-            segments: Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _),
             master: Arc::new(MasterKeys::generate(&*env.rng)),
             env: env.clone(),
             tree: Arc::clone(&tree),
-            blobs,
-            table,
+            disks,
             small_bytes_max: 10_000,
-            upkeep: UpkeepConfig::default(),
             part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
             lifecycle: dewar_store::lifecycle::LifecycleConfig::default(),
             listing: dewar_store::ListingConfig::default(),
             ownership: dewar_auth::Ownership::default(),
             digests: dewar_store::DigestLimits::default(),
         });
-        let workers = Workers::start(&store, BlobId(0));
+        let workers = dewar_store::workers::start(&store, BlobId(0));
         let user = store.accounts().add_user(UserId(10), "ann").await;
         let caller = Caller::for_user(user.expect("added"));
         let first = BucketRef::own(BucketName::new("first").expect("valid"));
