@@ -24,6 +24,11 @@ const fn exception(krate: &'static str, modules: &'static str, reason: &'static 
 
 const EXCEPTIONS: &[Exception] = &[
     exception(
+        "disks",
+        "disks upkeep",
+        "upkeep works on all parts of the disks, which are opened with it",
+    ),
+    exception(
         "journal",
         "backfill membership",
         "a member that joins is filled, and a change of members waits for the filling",

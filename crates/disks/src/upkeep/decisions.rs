@@ -87,7 +87,7 @@ pub struct DiskLine {
     pub space: Option<(u64, u64)>,
 }
 
-/// What could not be read without a disk.
+/// The content that could not be read without a disk.
 #[derive(Clone, Debug, Default)]
 pub struct RemovalLoss {
     /// Encodings with a shard on the disk.

@@ -52,7 +52,7 @@ pub trait Worker: Send + 'static {
     }
 }
 
-/// What a step has found.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkOutcome {
     /// The step did something, and the next one follows at once.

@@ -18,7 +18,7 @@ use crate::Env;
 /// The pause after the first of several failures in a row.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 
-/// What a worker does at the moment.
+/// The state of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerState {
     /// It does a step.
@@ -52,7 +52,7 @@ impl WorkerState {
 pub struct WorkerReport {
     /// Its name.
     pub name: &'static str,
-    /// What it does at the moment.
+    /// The state of the worker.
     pub state: WorkerState,
     /// Steps that it has completed since the start.
     pub steps: u64,
