@@ -54,7 +54,7 @@ pub const SAFEGUARDS: &[Safeguard] = &[
     known(108, "the sweep spares new blobs"),
     known(10, "emptied segments stay gone"),
     known(129, "readers keep what they read"),
-    known(144, "one hand on a blob"),
+    known(382, "one hand on a blob"),
     known(27, "a repair replaces what it read"),
     known(444, "tokens of disks"),
 ];
