@@ -107,7 +107,7 @@ const CALLS: [(&str, Calls); 28] = [
     ("make directory and its parents", (2, 0, 1)),
     ("open file for writing", (3, 0, 0)),
     ("write file", (0, 0, 0)),
-    ("close file", (1, 0, 1)),
+    ("close file", (2, 0, 1)),
     ("open file for reading", (2, 0, 0)),
     ("read file", (1, 0, 0)),
     ("stat", (2, 0, 0)),
