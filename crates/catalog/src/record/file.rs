@@ -44,6 +44,10 @@ pub struct SymlinkRecord {
 }
 
 /// The record at an entry key.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most entries are files, and a box would cost an allocation for each look-up"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A file.
