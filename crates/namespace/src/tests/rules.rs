@@ -275,6 +275,7 @@ async fn a_rename_keeps_file_and_version() {
 }
 
 #[tokio::test]
+#[allow(clippy::too_many_lines, reason = "one story of an upload")]
 async fn ten_thousand_parts_become_one_file() {
     let (tree, bucket) = tree().await;
     let upload = tree

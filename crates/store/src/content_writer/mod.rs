@@ -102,6 +102,10 @@ pub struct ContentWriter {
 
 impl Store {
     /// Begins to write where the caller may.
+    #[allow(
+        clippy::too_many_lines,
+        reason = "one field of the writer after the other"
+    )]
     pub(crate) async fn begin_write(
         &self,
         caller: &Caller,
@@ -443,7 +447,6 @@ impl ContentWriter {
             path,
             part: Some(self.fragment().await?),
             pool: self.pool,
-            ..SalvageOrigin::default()
         };
         let next = ContentLog::new(&self.shared, AlgorithmSet::EMPTY, None, origin, None).await?;
         let mut log = std::mem::replace(&mut self.log, next);
@@ -560,6 +563,10 @@ impl ContentWriter {
         Ok(Some((at, len)))
     }
 
+    #[allow(
+        clippy::too_many_lines,
+        reason = "the steps of one commit, in their order"
+    )]
     async fn finish(
         self,
         whole: Option<usize>,

@@ -16,8 +16,8 @@ fn webdav_put(key: &str, condition: WriteCondition, content_type: &str) -> Write
     let mut attributes = VersionAttributes::default();
     attributes.headers.content_type = Some(content_type.to_owned());
     WriteRequest {
-        attributes: attributes,
-        condition: condition,
+        attributes,
+        condition,
         hierarchy: Hierarchy::Strict,
         want: AlgorithmSet::EMPTY.with(Algorithm::Sha256),
         ..put_request(key)
