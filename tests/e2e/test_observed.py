@@ -104,6 +104,9 @@ def test_metrics_are_openmetrics(server, bucket, tmp_path):
     assert value("dewar_pool_writable", "dewar_pool_writable") == 1
     assert value("dewar_pool_margin", "dewar_pool_margin") == 2
     assert "dewar_repair_blobs" in families
+    workers = {sample.labels["worker"] for sample in families["dewar_worker_errors"].samples}
+    assert {"repair", "scrub", "free"} <= workers
+    assert value("dewar_worker_state", "dewar_worker_state") == len(workers), "each is in one state"
     # The ledger is counted in the background, a scrape shows the one before.
     time.sleep(1)
     text = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text

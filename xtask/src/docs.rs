@@ -1,5 +1,6 @@
 //! `cargo xtask docs`: pages that are made, not written. `docs/reference/config.md` comes from
-//! the table of configuration keys, `docs/reference/cli.md` from the command line's own help.
+//! the table of configuration keys, `docs/reference/cli.md` from the command line's own help, and
+//! `docs/reference/admin.md` from the table of admin commands.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,12 +16,13 @@ pub(crate) fn docs(workspace: &Workspace, check: bool) -> Result<()> {
     build_as_tested(workspace, "command_line")?;
     let binary = workspace.binary("debug");
     let config = output(Command::new(&binary).args(["config", "explain", "--markdown"]))?;
+    let admin = output(Command::new(&binary).args(["audit", "--actions", "--markdown"]))?;
     let mut cli = String::from(
         "# Command line\n\nMade by `cargo xtask docs` from what `--help` prints. Do not edit.\n",
     );
     describe(&binary, &mut Vec::new(), &mut cli)?;
     let dir = workspace.root.join("docs/reference");
-    for (name, text) in [("config.md", config), ("cli.md", cli)] {
+    for (name, text) in [("config.md", config), ("cli.md", cli), ("admin.md", admin)] {
         let path = dir.join(name);
         if check {
             let found = std::fs::read_to_string(&path).unwrap_or_default();

@@ -44,14 +44,14 @@ pub fn open(name: &str, path: &Path) -> Result<Box<dyn BenchEngine>> {
 
 struct Runs {
     runtime: tokio::runtime::Runtime,
-    index: dewar_meta::index::sorted_runs::RunIndex,
-    view: Arc<dyn dewar_meta::index::IndexView>,
+    index: dewar_kv::index::sorted_runs::RunIndex,
+    view: Arc<dyn dewar_kv::index::IndexView>,
 }
 
 impl Runs {
     fn open(path: &Path, copies: usize) -> Result<Self> {
-        use dewar_meta::index::Index;
-        use dewar_meta::index::sorted_runs::{RunConfig, RunIndex};
+        use dewar_kv::index::Index;
+        use dewar_kv::index::sorted_runs::{RunConfig, RunIndex};
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -89,7 +89,7 @@ impl Runs {
 
 impl BenchEngine for Runs {
     fn apply(&mut self, batch: Batch, upto: u64) -> Result<()> {
-        use dewar_meta::index::Index;
+        use dewar_kv::index::Index;
         let entries = batch.into_iter().map(|(k, v)| (k.into(), Some(v.into())));
         let entries: Vec<(Bytes, Option<Bytes>)> = entries.collect();
         self.runtime.block_on(self.index.apply(entries, upto))?;
@@ -98,7 +98,7 @@ impl BenchEngine for Runs {
     }
 
     fn settle(&mut self) -> Result<()> {
-        use dewar_meta::index::Index;
+        use dewar_kv::index::Index;
         self.runtime.block_on(self.index.settle());
         self.view = self.index.view();
         Ok(())
@@ -117,7 +117,7 @@ impl BenchEngine for Runs {
     }
 
     fn scan(&self, from: &[u8], limit: usize) -> Result<usize> {
-        let scan = dewar_meta::kv::Scan {
+        let scan = dewar_kv::Scan {
             from,
             to: &[],
             limit,

@@ -61,6 +61,25 @@ pub struct PublicAccessBlock {
     pub restrict_public_buckets: bool,
 }
 
+/// The policy of a bucket with its text.
+#[derive(Clone, Debug)]
+pub struct BucketPolicy {
+    /// The text, as it is stored.
+    pub text: String,
+    /// The compiled policy.
+    pub policy: Arc<Policy>,
+    /// Whether a statement that denies also binds the bucket's owner when it changes the policy.
+    /// The owner sets this explicitly.
+    pub locks_owner_out: bool,
+}
+
+/// The rule for who pays for requests to a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestPayment {
+    /// Whether the requester pays, and not the bucket's owner.
+    pub requester: bool,
+}
+
 /// The access settings of a bucket, compiled. They are cached with the bucket.
 #[derive(Clone, Debug, Default)]
 pub struct BucketAccess {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dewar_types::UserId;
 
-use crate::{Caller, Origin, Principal};
+use crate::{Caller, Origin, Principal, UserKind};
 
 /// The kind of event of an audit record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +87,8 @@ pub struct AuditRecord {
     /// The account whose share of the log the record uses; 0 for anonymous callers and for Dewar
     /// itself.
     pub account: UserId,
+    /// Whether an issuer vouches for the caller. Such persons share the account of their issuer.
+    pub federated: bool,
     /// The number of equal decisions that the record counts, at least 1.
     pub count: u64,
     /// The first targets of a record that counts several decisions. `target` is their common
@@ -118,6 +120,9 @@ impl AuditRecord {
             by_nobody: matches!(caller.principal(), Principal::Anonymous)
                 && caller.bounds().is_none(),
             account: caller.account(),
+            federated: caller
+                .user()
+                .is_some_and(|user| matches!(user.kind, UserKind::Federated { .. })),
             count: 1,
             names: Vec::new(),
         }

@@ -521,7 +521,6 @@ u carl /store/odd rz
         let text = &found.expect("a policy").1;
         let policy = Policy::parse(text, PolicyKind::Identity, usize::MAX).expect("parses");
         let user = User {
-            account: UserId(9),
             policies: UserPolicies::new(vec![UserPolicy {
                 source: "authdb".into(),
                 policy: Arc::new(policy),

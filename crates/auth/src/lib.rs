@@ -1,10 +1,12 @@
 //! Authentication and authorization: the identity of callers and their rights.
 //!
-//! A front verifies a credential and gets a [`Caller`]. Only the store asks [`fn@authorize`], for
-//! everything that a verb touches. This crate has the rules and the traits. The tables (users, keys
-//! and documents) are in the catalog, behind [`CredentialStore`] and the store.
+//! A front verifies a credential and gets a [`Caller`]. Only the verbs of the store and of the IAM
+//! API ask the [`Authorizer`], for everything that they touch. This crate has the rules and the
+//! traits. The tables (users, keys and documents) are in the catalog, behind [`CredentialStore`] and
+//! the store.
 
 mod access;
+mod access_codec;
 mod acl;
 mod action;
 mod age;
@@ -12,10 +14,12 @@ mod audit;
 mod audit_batch;
 mod authdb;
 mod authorize;
+mod authorizer;
 mod caller;
 mod connection;
 mod credentials;
 mod facts;
+pub mod fair_share;
 mod macaroon;
 mod master_key;
 mod network;
@@ -25,7 +29,9 @@ mod session;
 pub mod token;
 mod wrap;
 
-pub use access::{BucketAccess, ObjectAccess, Ownership, PublicAccessBlock};
+pub use access::{
+    BucketAccess, BucketPolicy, ObjectAccess, Ownership, PublicAccessBlock, RequestPayment,
+};
 pub use acl::{Acl, AclError, CannedAcl, GRANTS_MAX, Grant, Grantee, Permission};
 pub use action::{Action, ActionSet, Level};
 pub use age::{AgeError, AgeRecipient, age_encrypt};
@@ -35,6 +41,7 @@ pub use authdb::{AUTHDB_BYTES_MAX, Authdb, AuthdbHolder, AuthdbLine, fuzz_authdb
 pub use authorize::{
     AccessDenied, Decision, Details, Reason, Resource, assume, authorize, explain, makes_only_new,
 };
+pub use authorizer::{AuthorizeResult, Authorizer};
 pub use caller::{Caller, Origin, Principal};
 pub use connection::{AcceptedConnection, UncountedConnection};
 pub use credentials::{

@@ -8,9 +8,11 @@
 mod clock;
 pub mod disk;
 pub mod fail_points;
+mod progress;
 mod rng;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod worker;
 
 use std::sync::Arc;
 
@@ -20,6 +22,7 @@ pub use disk::{
     Access, CreateOptions, DirEntry, Disk, DiskError, DiskErrorKind, DiskFile, DiskState, Space,
 };
 pub use fail_points::{InterruptionMark, coverage_mark, pause, safeguard};
+pub use progress::WorkProgress;
 pub use rng::{RealRng, Rng};
 
 /// A boxed future, as the object-safe traits of Dewar return it.

@@ -40,7 +40,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     target("authdb", dewar_auth::fuzz_authdb, AUTHDBS),
     target(
         "authorization",
-        dewar_s3::sigv4::fuzz_authorization,
+        dewar_sigv4::fuzz_authorization,
         &[AUTHORIZATION],
     ),
     target(
@@ -49,31 +49,28 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
         &[b"AWS AKIAIOSFODNN7EXAMPLE:qgk2+6Sv9/oM7G3qLEjTH1a1l1g="],
     ),
     target("aws_chunked", dewar_s3::payload::fuzz_aws_chunked, CHUNKED),
-    target("batch", dewar_meta::kv::embedded::fuzz_batch, &[]).files(&[
-        "meta/testdata/batch-v1/full.bin",
-        "meta/testdata/batch-v1/small.bin",
+    target("batch", dewar_kv::embedded::fuzz_batch, &[]).files(&[
+        "kv/testdata/batch-v1/full.bin",
+        "kv/testdata/batch-v1/small.bin",
     ]),
-    target("blob_record", dewar_data::blob::fuzz_blob_record, &[]),
-    target("block", dewar_meta::index::sorted_runs::fuzz_block, &[])
-        .files(&["meta/testdata/runs-v1/index/703b18d3d0873369.run"]),
+    target("blob_record", dewar_disks::blob::fuzz_blob_record, &[]),
+    target("block", dewar_kv::index::sorted_runs::fuzz_block, &[])
+        .files(&["kv/testdata/runs-v1/index/703b18d3d0873369.run"]),
+    target("canonical", dewar_sigv4::fuzz_canonical, &[PRESIGNED]),
     target("epoch", dewar_journal::fuzz_epoch, &[])
         .files(&["journal/testdata/journal-v1/disk0/journal/epoch"]),
-    target("footer", dewar_meta::index::sorted_runs::fuzz_footer, &[])
-        .files(&["meta/testdata/runs-v1/index/703b18d3d0873369.run"]),
+    target("footer", dewar_kv::index::sorted_runs::fuzz_footer, &[])
+        .files(&["kv/testdata/runs-v1/index/703b18d3d0873369.run"]),
     target("iam_policy", dewar_auth::fuzz_iam_policy, IAM_POLICIES),
-    target("identity", dewar_data::pool::fuzz_identity, &[IDENTITY]),
+    target("identity", dewar_disks::pool::fuzz_identity, &[IDENTITY]),
     target("journal_file", dewar_journal::fuzz_journal_file, &[]).files(&[
         "journal/testdata/journal-v1/disk0/journal/00000000.log",
         "journal/testdata/journal-v1/disk0/journal/00000001.log",
     ]),
     target("macaroon", dewar_auth::fuzz_macaroon, MACAROONS),
-    target(
-        "manifest",
-        dewar_meta::index::sorted_runs::fuzz_manifest,
-        &[],
-    )
-    .files(&["meta/testdata/runs-v1/index/manifest"]),
-    target("multipart", dewar_s3::form::fuzz_multipart, &[FORM]),
+    target("manifest", dewar_kv::index::sorted_runs::fuzz_manifest, &[])
+        .files(&["kv/testdata/runs-v1/index/manifest"]),
+    target("multipart", dewar_http_front::fuzz_multipart, &[FORM]),
     target("policy", dewar_s3::form::fuzz_policy, &[POLICY]),
     target("presigned", dewar_s3::sigv4::fuzz_presigned, &[PRESIGNED]),
     target(
@@ -83,17 +80,17 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     ),
     target(
         "range",
-        dewar_s3::fuzz_range,
+        dewar_http_front::fuzz_range,
         &[b"bytes=0-499", b"bytes=-500", b"bytes=9500-"],
     ),
     target(
         "segment_record",
-        dewar_data::segment::fuzz_segment_record,
+        dewar_disks::segment::fuzz_segment_record,
         &[SEGMENT_WHOLE, SEGMENT_PACKED],
     ),
-    target("shard_header", dewar_data::format::fuzz_shard_header, &[])
+    target("shard_header", dewar_disks::format::fuzz_shard_header, &[])
         .files(&["data/testdata/format-v1/object-2+1.shard1"]),
-    target("slot", dewar_data::segment::fuzz_slot, &[SLOT]),
+    target("slot", dewar_disks::segment::fuzz_slot, &[SLOT]),
     target("sss", dewar_xrootd::fuzz_sss, SSS),
     target(
         "xrootd_reply",

@@ -12,12 +12,8 @@ pub mod form;
 pub mod limits;
 mod ops;
 pub mod payload;
-mod range;
 pub mod sigv2;
 pub mod sigv4;
 mod wire;
 
-pub use door::{
-    AnswerBody, Door, DoorConfig, HOST_ID, REQUEST_ID, RequestSummary, SLOW_DOWN, TlsVersion,
-};
-pub use range::{fuzz_range, parse_range};
+pub use door::{Door, DoorConfig, HOST_ID, REQUEST_ID, TlsVersion};

@@ -8,21 +8,6 @@ pub const CLOCK_SKEW_SECS_MAX: u64 = 15 * 60;
 /// Longest validity of a presigned URL (S3: 7 days).
 pub const PRESIGNED_SECS_MAX: u64 = 7 * 24 * 3600;
 
-/// Longest Authorization header. The longest legitimate ones name about forty signed headers.
-pub const AUTHORIZATION_BYTES_MAX: usize = 4 * 1024;
-
-/// Most names in a SignedHeaders list.
-pub const SIGNED_HEADERS_MAX: usize = 64;
-
-/// Longest access key id that is looked up.
-pub const ACCESS_KEY_BYTES_MAX: usize = 128;
-
-/// Derived signing keys that are kept; a full cache is emptied by half.
-pub const SIGNING_KEYS_MAX: usize = 4096;
-
-/// Most parameters in a query string.
-pub const QUERY_PARAMETERS_MAX: usize = 64;
-
 /// Longest line of an aws-chunked chunk header: 16 hex digits, an extension name and a signature
 /// need 98 bytes.
 pub const CHUNK_HEADER_BYTES_MAX: usize = 256;
@@ -42,12 +27,6 @@ pub const XML_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The same for an unsigned request, which is refused unless a policy allows it.
 pub const UNSIGNED_XML_BODY_BYTES_MAX: usize = 16 * 1024;
 
-/// Most bytes of all XML bodies in memory at once. A request beyond it is answered SlowDown.
-pub const XML_BODIES_BYTES_MAX: usize = 128 * 1024 * 1024;
-
-/// Into how many shares that room falls: one account gets at most one.
-pub const DOCUMENT_SHARES: usize = 4;
-
 /// Largest single field of a browser upload form, the file aside; the policy is the largest.
 pub const FORM_FIELD_BYTES_MAX: usize = 20 * 1024;
 
@@ -57,12 +36,6 @@ pub const FORM_FIELDS_BYTES_MAX: usize = 64 * 1024;
 
 /// Most fields of a browser upload form.
 pub const FORM_FIELDS_MAX: usize = 100;
-
-/// Longest head of one part of a form.
-pub const FORM_PART_HEAD_BYTES_MAX: usize = 8 * 1024;
-
-/// Longest boundary of a form (RFC 2046 section 5.1.1).
-pub const FORM_BOUNDARY_BYTES_MAX: usize = 70;
 
 /// Most conditions in a policy document.
 pub const POLICY_CONDITIONS_MAX: usize = 200;
@@ -84,13 +57,6 @@ pub const BULK_DELETE_CONCURRENCY: usize = 32;
 
 /// Highest part number (S3: 10,000).
 pub const PART_NUMBER_MAX: u32 = 10_000;
-
-/// Most bytes that are read from the body of a refused request. A client that writes before it
-/// reads then sees the answer and not a reset connection.
-pub const REFUSED_BODY_BYTES_MAX: u64 = 1024 * 1024;
-
-/// How long a refused request's body is read for.
-pub const REFUSED_BODY_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Between two blanks that keep a long completion's connection alive.
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);

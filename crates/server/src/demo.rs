@@ -25,7 +25,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::admin::{AdminError, Failure, KeyAdd, UserAdd};
+use crate::admin::accounts::{KeyAdd, KeyList, UserAdd};
+use crate::admin::{AdminError, Failure};
 use crate::config::{Config, ConfigError};
 use crate::credentials;
 use crate::engine::{Doors, ServedStore};
@@ -195,7 +196,11 @@ impl Demo {
     ) -> Result<DemoCredentials, DemoError> {
         let admin = running.engine().admin(Doors::default());
         let failed = |what| move |source| DemoError::Setup { what, source };
-        if !exists(admin.key_list(Some(NAME), None).await, |page| {
+        let keys = KeyList {
+            user: Some(NAME.to_owned()),
+            after: None,
+        };
+        if !exists(admin.ask(keys).await, |page| {
             page.items
                 .iter()
                 .any(|key| key.access_key == self.shown.access_key)
@@ -203,7 +208,7 @@ impl Demo {
         .map_err(failed("key"))?
         {
             match admin
-                .user_add(UserAdd {
+                .ask(UserAdd {
                     name: NAME.to_owned(),
                     ..UserAdd::default()
                 })
@@ -219,7 +224,7 @@ impl Demo {
                 access_key: Some(self.shown.access_key.clone()),
                 secret_key: Some(self.shown.secret_key.clone()),
             };
-            admin.key_add(request).await.map_err(failed("key"))?;
+            admin.ask(request).await.map_err(failed("key"))?;
         }
         running
             .engine()
@@ -353,9 +358,9 @@ pub fn instructions(
     region: &str,
     shown: &DemoCredentials,
 ) -> String {
-    let endpoint = endpoints.s3.first().map_or("", String::as_str);
-    let metrics = endpoints.metrics.first().map_or("", String::as_str);
-    let root = endpoints.xrootd.first().map_or("", String::as_str);
+    let endpoint = endpoints.first("s3");
+    let metrics = endpoints.first("metrics");
+    let root = endpoints.first("xrootd");
     let (key, secret) = (&shown.access_key, shown.secret_key.reveal());
     let sample = folder.join(SAMPLE_FILE);
     // A text of Python is quoted as one of Rust.
@@ -518,10 +523,18 @@ mod tests {
 
     #[test]
     fn instructions_name_every_client() {
+        use crate::admin::status::DoorStatus;
+
+        let door = |name: &str, endpoint: &str| DoorStatus {
+            name: name.to_owned(),
+            endpoint: endpoint.to_owned(),
+        };
         let endpoints = Endpoints {
-            s3: vec!["http://127.0.0.1:9000".to_owned()],
-            xrootd: vec!["root://127.0.0.1:9002".to_owned()],
-            metrics: vec!["http://127.0.0.1:9001".to_owned()],
+            doors: vec![
+                door("s3", "http://127.0.0.1:9000"),
+                door("xrootd", "root://127.0.0.1:9002"),
+                door("metrics", "http://127.0.0.1:9001"),
+            ],
             admin: PathBuf::new(),
         };
         let shown = DemoCredentials {

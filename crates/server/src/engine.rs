@@ -1,20 +1,19 @@
 //! The seam between the process and the engine. The process listens, stops and is administered. The
 //! engine stores.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::admin::{
-    AdminApi, AdminError, CatalogInfo, DiskInfo, DoorStatus, RebuildRequest, RestoreRequest,
-};
+use crate::admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
+use crate::admin::disks::DiskInfo;
+use crate::admin::status::DoorStatus;
+use crate::admin::{AdminApi, AdminError};
 use crate::config::Config;
 use crate::health::HealthIssue;
-use crate::listener::{BoxError, Front, ListenerMetrics, SocketFront};
+use crate::listener::{BoxError, ListenerSpec};
 use crate::metrics::{Metrics, Readiness};
-use crate::tls::Tls;
 
 /// The code of a loss ([`dewar_store::engine::LossReport::code`]), as an administrator types it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,23 +79,9 @@ impl Default for Doors {
 
 /// An open store with the fronts on it.
 #[async_trait]
-pub trait ServedStore: Send + Sync + 'static {
-    /// The S3 door.
-    type S3: Front;
-
-    /// The S3 door.
-    fn s3(&self) -> Self::S3;
-
-    /// The XRootD front, which encrypts with `tls`, if it is set. The process listens on
-    /// `listeners`.
-    fn xrootd(
-        &self,
-        _tls: Option<Arc<Tls>>,
-        _metrics: ListenerMetrics,
-        _listeners: Vec<SocketAddr>,
-    ) -> Option<Arc<dyn SocketFront>> {
-        None
-    }
+pub trait ServedStore: Sized + Send + Sync + 'static {
+    /// The listeners of a configuration, with the fronts that they carry.
+    fn listeners(config: &Config) -> Vec<ListenerSpec<Self>>;
 
     /// The admin API of this engine. It reports `doors`.
     fn admin(&self, doors: Doors) -> Arc<dyn AdminApi>;

@@ -32,8 +32,7 @@ const BUSY_DOORS: u64 = 2;
 /// The number of connections that a door may have open, at most `asked`. Clients get half of the
 /// descriptors that the kernel allows this process, each door its share. The other half is for the
 /// disks. Without it they could not be read or written if clients used all.
-pub(crate) fn connections_within(asked: u32) -> usize {
-    let asked = usize::try_from(asked).unwrap_or(usize::MAX);
+pub(crate) fn connections_within(asked: usize) -> usize {
     let Some(descriptors) = getrlimit(Resource::Nofile).current else {
         return asked;
     };
@@ -161,7 +160,7 @@ where
     };
     tracing::info!(
         pid = std::process::id(),
-        s3 = running.endpoints().s3.join(" "),
+        s3 = running.endpoints().of("s3").join(" "),
         "serving"
     );
     serve(running, plan.reload, plan.logging, signals).await

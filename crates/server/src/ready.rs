@@ -10,32 +10,34 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
 use thiserror::Error;
 
 /// The content of a ready file. Parts that do not exist have no member.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ready {
     /// The one process that serves.
     pub pid: u32,
-    /// The S3 door.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub s3: Option<ReadyS3>,
-    /// The XRootD door, `root://127.0.0.1:PORT`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub xrootd: Option<ReadyEndpoint>,
-    /// The metrics endpoint.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub metrics: Option<ReadyEndpoint>,
+    /// The doors by name.
+    #[serde(flatten, serialize_with = "as_members")]
+    pub doors: Vec<(String, ReadyDoor)>,
 }
 
-/// The address of the S3 door, and for a demo the credentials.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReadyS3 {
-    /// `http://127.0.0.1:PORT`, without a slash at the end.
+fn as_members<S: Serializer>(
+    doors: &[(String, ReadyDoor)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(doors.iter().map(|(name, door)| (name, door)))
+}
+
+/// The address of a door, and for a demo the credentials.
+#[derive(Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ReadyDoor {
+    /// Its URL, such as `http://127.0.0.1:PORT`, without a slash at the end.
     pub endpoint: String,
-    /// The region that clients sign for.
-    pub region: String,
+    /// The region that clients of S3 sign for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
     /// The demo's access key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_key: Option<String>,
@@ -47,19 +49,12 @@ pub struct ReadyS3 {
     pub bucket: Option<String>,
 }
 
-impl std::fmt::Debug for ReadyS3 {
+impl std::fmt::Debug for ReadyDoor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReadyS3")
+        f.debug_struct("ReadyDoor")
             .field("endpoint", &self.endpoint)
             .finish_non_exhaustive()
     }
-}
-
-/// The address of an endpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReadyEndpoint {
-    /// Its URL, without a slash at the end.
-    pub endpoint: String,
 }
 
 /// The ready file cannot be written.
@@ -193,17 +188,16 @@ mod tests {
     use super::*;
 
     fn ready(pid: u32) -> Ready {
+        let door = ReadyDoor {
+            endpoint: "http://127.0.0.1:9000".to_owned(),
+            region: Some("us-east-1".to_owned()),
+            access_key: Some("A".to_owned()),
+            secret_key: Some("S3CRET".to_owned()),
+            bucket: Some("demo".to_owned()),
+        };
         Ready {
             pid,
-            s3: Some(ReadyS3 {
-                endpoint: "http://127.0.0.1:9000".to_owned(),
-                region: "us-east-1".to_owned(),
-                access_key: Some("A".to_owned()),
-                secret_key: Some("S3CRET".to_owned()),
-                bucket: Some("demo".to_owned()),
-            }),
-            xrootd: None,
-            metrics: None,
+            doors: vec![("s3".to_owned(), door)],
         }
     }
 
@@ -244,9 +238,10 @@ mod tests {
         let mut seen = 0;
         while !writing.is_finished() {
             if let Ok(text) = fs::read_to_string(&path) {
-                let read: Ready = serde_json::from_str(&text).expect("whole");
-                assert!(read.pid >= seen, "never goes back");
-                seen = read.pid;
+                let read: serde_json::Value = serde_json::from_str(&text).expect("whole");
+                let pid = read["pid"].as_u64().expect("a number");
+                assert!(pid >= seen, "never goes back");
+                seen = pid;
             }
         }
         writing.join().expect("joins");

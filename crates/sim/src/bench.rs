@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 
 use dewar_auth::Caller;
+use dewar_catalog::Actor;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::sim::SimRng;
 use dewar_journal::Journal;
-use dewar_meta::ns::Actor;
 use dewar_store::Store;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::engine::Membership;
@@ -177,7 +177,7 @@ impl Process {
     /// counts what groups have.
     pub(crate) async fn own(&self, dir: &str, group: Option<GroupId>) -> Result<(), Error> {
         let tree = self.store.tree();
-        let tenant = tree.tenant(&TenantName::default()).await?;
+        let tenant = tree.catalog().tenant(&TenantName::default()).await?;
         let Some(tenant) = tenant else {
             return Ok(());
         };

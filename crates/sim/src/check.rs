@@ -11,14 +11,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use dewar_data::blob::BlobRecord;
-use dewar_data::segment::SegmentRecord;
+use dewar_catalog::tables::{self, Table};
+use dewar_disks::blob::BlobRecord;
+use dewar_disks::segment::SegmentRecord;
+use dewar_disks::upkeep::Decision;
 use dewar_env::sim::SimRng;
-use dewar_meta::kv::Scan;
-use dewar_meta::ns::keys;
+use dewar_kv::Scan;
 use dewar_store::api::{DeleteRequest, ListRequest, ListUploadsRequest, WriteCondition};
 use dewar_store::engine::Engine;
-use dewar_store::upkeep::Decision;
 use dewar_types::{DiskId, Error};
 
 use crate::actor::observe;
@@ -29,7 +29,7 @@ use crate::plan::Weather;
 pub(crate) async fn everything(process: &Process, rng: &SimRng) -> bool {
     let bench = &process.bench;
     let sound = |number: &usize| !bench.plan.victims.contains(number);
-    for disk in process.store.unverified() {
+    for disk in process.store.disks().unverified() {
         let known = process.ids.iter().find(|(_, id)| **id == disk);
         if let Some((number, _)) = known.filter(|(number, _)| sound(number)) {
             bench.fail(format!("disk {number} is doubted and has never misbehaved"));
@@ -216,7 +216,7 @@ async fn strays(
     let queued = process.store.tree().audit().await?.queued;
     let named = named(process).await?;
     if emptied && !named.is_empty() {
-        let blobs = table(process, keys::BLOB).await?.len();
+        let blobs = table(process, tables::BLOB).await?.len();
         let audit = process.store.tree().audit().await?;
         wrong.push(format!(
             "everything was deleted, and yet there are {named:?} ({blobs} blobs, the others are \
@@ -225,7 +225,7 @@ async fn strays(
         ));
     }
     // Nobody looks after a disk that was removed.
-    let lines = process.store.disk_lines().await?;
+    let lines = process.store.disks().disk_lines().await?;
     let kept = |id: &DiskId| {
         let line = lines.iter().find(|line| line.disk == *id);
         line.is_some_and(|line| line.decision != Some(Decision::Remove))
@@ -279,10 +279,10 @@ async fn strays(
 /// The shards that the catalog names, by disk.
 async fn named(process: &Process) -> Result<BTreeMap<DiskId, BTreeSet<String>>, Error> {
     let mut blobs = Vec::new();
-    for (_, value) in table(process, keys::BLOB).await? {
+    for (_, value) in table(process, tables::BLOB).await? {
         blobs.push(BlobRecord::from_bytes(&value)?);
     }
-    for (_, value) in table(process, keys::SEGMENT).await? {
+    for (_, value) in table(process, tables::SEGMENT).await? {
         if let SegmentRecord::Whole { blob } = SegmentRecord::from_bytes(&value)? {
             blobs.push(blob);
         }
@@ -301,8 +301,11 @@ async fn named(process: &Process) -> Result<BTreeMap<DiskId, BTreeSet<String>>, 
     Ok(named)
 }
 
-async fn table(process: &Process, table: u8) -> Result<Vec<(bytes::Bytes, bytes::Bytes)>, Error> {
-    let range = keys::KeyRange::prefix(bytes::Bytes::copy_from_slice(&[table]));
+async fn table(
+    process: &Process,
+    table: Table,
+) -> Result<Vec<(bytes::Bytes, bytes::Bytes)>, Error> {
+    let range = table.keys();
     let page = process.store.tree().kv().scan(Scan {
         from: &range.from,
         to: &range.to,

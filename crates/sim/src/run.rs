@@ -10,15 +10,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use dewar_auth::{Caller, MasterKeys};
-use dewar_data::pool::DewarId;
+use dewar_disks::pool::DewarId;
+use dewar_disks::upkeep::Ledger;
 use dewar_env::disk::sim::{SimDisk, SimOp, SimWorld};
 use dewar_env::sim::SimRng;
 use dewar_env::sim::fail_points::{self, FailPoints};
 use dewar_env::{BoxFuture, Disk, DiskState};
+use dewar_store::LedgerDepth;
 use dewar_store::engine::{
     BackgroundWork, DiskObserver, Engine, Folder, FolderContent, Folders, LiveFolders,
 };
-use dewar_store::upkeep::{Ledger, LedgerDepth};
 use dewar_types::{DiskId, Error, ErrorKind, GroupId, UserId};
 use tokio::task::JoinSet;
 
@@ -566,7 +567,7 @@ impl SimRun {
     /// of a blob.
     fn cannot_be_whole(&self, process: &Process) -> bool {
         let stay = process.ids.iter();
-        let stay = stay.filter(|(_, id)| process.store.decision(**id).is_none());
+        let stay = stay.filter(|(_, id)| process.store.disks().decision(**id).is_none());
         let disks = stay.map(|(number, _)| self.world.disk(*number));
         let online = disks.filter(|disk| matches!(disk.state(), DiskState::Online { .. }));
         online.count() < self.bench.plan.engine.layout.shards()

@@ -1,8 +1,8 @@
 //! Object metadata, including the parts.
 
 use dewar_auth::{Action, Caller};
+use dewar_catalog::record::{DisplayedChecksum, VersionRecord};
 use dewar_checksum::{Algorithm, Digest};
-use dewar_meta::ns::record::{DisplayedChecksum, VersionRecord};
 use dewar_types::Result;
 use minicbor::bytes::ByteVec;
 

@@ -5,19 +5,18 @@
 //! its owner, its list and its tags affect the decision.
 
 use dewar_auth::{
-    AccessDenied, Acl, Action, BucketAccess, Caller, Details, Effect, Limit, ObjectAccess, Policy,
-    Principal, Reason, Resource, User, UserKind, authorize, makes_only_new,
+    AccessDenied, Acl, Action, AuthorizeResult, BucketAccess, Caller, Details, Effect, Limit,
+    ObjectAccess, Policy, Principal, Reason, Resource, User, UserKind, authorize, makes_only_new,
 };
-use dewar_meta::ns::record::FileRecord;
-use dewar_meta::ns::{Actor, Bucket, Condition, ETags, Tenant};
+use dewar_catalog::record::FileRecord;
+use dewar_catalog::{Actor, Tenant};
+use dewar_namespace::{Bucket, ETagMatch, ResolvedName};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
 use crate::Inner;
 use crate::access::{access_of, check_said, some_policy};
-use crate::api::{BucketRef, ETag, WriteCondition};
-use crate::audit::AuthorizeResult;
+use crate::api::{BucketRef, WriteCondition};
 use crate::document::document_of;
-use crate::info::write_condition;
 use crate::version_attributes::{BucketTags, Tags};
 
 /// The access settings and facts of an existing object, for a decision.
@@ -64,7 +63,7 @@ impl Inner {
         named: Option<&TenantName>,
     ) -> Result<Tenant> {
         let name = named.cloned().unwrap_or_else(|| caller.tenant());
-        let found = self.tree.tenant(&name).await?;
+        let found = self.tree.catalog().tenant(&name).await?;
         // A tenant that does not exist has no buckets, and is not told apart from one without.
         found.ok_or_else(|| {
             Error::new(
@@ -72,6 +71,13 @@ impl Inner {
                 format!("there is no tenant {name}"),
             )
         })
+    }
+
+    /// Tells the accounts that the policy of a bucket has changed, or may have.
+    pub(crate) fn bucket_policy_changed(&self, bucket: &Bucket) {
+        let owner = bucket.record.attributes.owner;
+        self.accounts
+            .bucket_policy_changed(bucket.tenant.id, owner, bucket.id);
     }
 
     /// The facts for policies that are the same for every verb.
@@ -110,7 +116,7 @@ impl Inner {
     }
 
     async fn named_bucket(&self, caller: &Caller, bucket: &BucketRef) -> Result<Bucket> {
-        self.upkeep.note_demand();
+        self.disks.note_demand();
         let tenant = self.tenant(caller, bucket.tenant.as_ref()).await?;
         let Some(found) = self.tree.bucket(&tenant, &bucket.name).await? else {
             let message = format!("bucket {} does not exist", bucket.name);
@@ -163,49 +169,87 @@ impl Inner {
 }
 
 impl Inner {
-    /// The condition for a caller's write: the requested one, and that the name does not exist if
-    /// the caller's token allows to create and not to overwrite.
+    /// Looks a name up for a write under a condition. The condition of the result also requires that
+    /// the name does not exist if the caller's token allows to create and not to overwrite. The name
+    /// is looked up only if a condition or a quota (`sized`) depends on it.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] if the name exists and may not be overwritten.
-    pub(crate) async fn write_condition(
+    /// [`ErrorKind::Denied`] if the caller may not make the write depend on the existing object, or
+    /// if the name exists and may not be overwritten.
+    pub(crate) async fn write_target(
         &self,
         caller: &Caller,
         bucket: &Bucket,
         key: &ObjectKey,
         asked: &WriteCondition,
-    ) -> Result<Condition> {
-        if compares(asked) || asked.if_match.is_some() {
-            self.authorize_comparison(caller, bucket, key).await?;
+        sized: bool,
+    ) -> Result<(WriteCondition, Option<ResolvedName>)> {
+        let none = asked.is_none() && !lets_only_create(caller, bucket, key);
+        if none && !(sized && self.tree.has_quotas()) {
+            return Ok((WriteCondition::NONE, None));
         }
-        let condition = write_condition(asked);
-        let (tenant, name) = (&bucket.tenant.name, bucket.name.as_str());
-        if !makes_only_new(caller, tenant, name, key.as_str()) {
-            return Ok(condition);
+        let found = self.tree.find_name(bucket, key).await?;
+        let condition = self.judge_write(caller, bucket, key, asked, found.file())?;
+        Ok((condition, Some(found)))
+    }
+
+    /// The same for a name that was looked up.
+    ///
+    /// # Errors
+    /// As [`Inner::write_target`].
+    pub(crate) fn judge_write(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        asked: &WriteCondition,
+        file: Option<&FileRecord>,
+    ) -> Result<WriteCondition> {
+        if asked.compares() || asked.if_match.is_some() {
+            self.authorize_comparison(caller, bucket, key, file)?;
         }
-        let found = self.tree.lookup(bucket, key).await?;
-        if found.is_some_and(|found| found.file.is_live()) {
-            let path = bucket.path(key.as_str());
-            let why = "the token lets create but not overwrite";
-            let message = format!("{path} exists, and {why}");
-            self.audit.refused(caller, Action::PutObject, path, why);
-            return Err(Error::new(ErrorKind::Denied, message));
+        let mut condition = asked.clone();
+        if lets_only_create(caller, bucket, key) {
+            if file.is_some() {
+                let path = bucket.path(key.as_str());
+                let why = "the token lets create but not overwrite";
+                let message = format!("{path} exists, and {why}");
+                self.authorizer
+                    .record_refusal(caller, Action::PutObject, path, why);
+                return Err(Error::new(ErrorKind::Denied, message));
+            }
+            condition.if_none_match = Some(ETagMatch::Any);
         }
-        Ok(Condition {
-            if_none_match: Some(ETags::Any),
-            ..condition
-        })
+        Ok(condition)
     }
 }
 
-/// Whether a condition depends on the current version, beyond its existence.
-pub(crate) fn compares(asked: &WriteCondition) -> bool {
-    matches!(asked.if_match, Some(ETag::Is(_)))
-        || asked.if_none_match.is_some()
-        || asked.if_modified_at.is_some()
-        || asked.if_modified_since.is_some()
-        || asked.if_unmodified_since.is_some()
-        || asked.if_size.is_some()
+/// Whether the caller's token allows to create the object and not to overwrite it.
+fn lets_only_create(caller: &Caller, bucket: &Bucket, key: &ObjectKey) -> bool {
+    let (tenant, name) = (&bucket.tenant.name, bucket.name.as_str());
+    makes_only_new(caller, tenant, name, key.as_str())
+}
+
+impl Inner {
+    /// Looks a name up if a condition compares with its current version, for a caller who may
+    /// compare.
+    ///
+    /// # Errors
+    /// As [`Inner::authorize_comparison`].
+    pub(crate) async fn compared_name(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        asked: &WriteCondition,
+    ) -> Result<Option<ResolvedName>> {
+        if !asked.compares() {
+            return Ok(None);
+        }
+        let found = self.tree.find_name(bucket, key).await?;
+        self.authorize_comparison(caller, bucket, key, found.file())?;
+        Ok(Some(found))
+    }
 }
 
 impl Inner {
@@ -215,15 +259,14 @@ impl Inner {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`].
-    pub(crate) async fn authorize_comparison(
+    pub(crate) fn authorize_comparison(
         &self,
         caller: &Caller,
         bucket: &Bucket,
         key: &ObjectKey,
+        file: Option<&FileRecord>,
     ) -> Result<()> {
-        let found = self.tree.lookup(bucket, key).await?;
-        let live = found.filter(|found| found.file.is_live());
-        let access_facts = live.map(|found| AccessFacts::of(&found.file)).transpose()?;
+        let access_facts = file.map(AccessFacts::of).transpose()?;
         let details = Details {
             stat: true,
             ..self.details()
@@ -342,7 +385,7 @@ impl Inner {
         details: &Details<'_>,
     ) -> Result<AuthorizeResult> {
         with_resource(caller, bucket, key, object, details, |resource, details| {
-            self.audit
+            self.authorizer
                 .authorize_resource(caller, action, resource, details)
         })?
     }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use dewar_auth::{Action, Caller, CannedAcl, Details, Ownership, Principal, Resource};
-use dewar_meta::ns::record::{CounterScope, DirRecord};
-use dewar_meta::ns::{Bucket, BucketQuery, NewBucket, Tenant, Usage};
+use dewar_auth::{Acl, Action, Caller, CannedAcl, Details, Ownership, Principal, Resource, User};
+use dewar_catalog::record::{CounterScope, DirRecord};
+use dewar_catalog::{Tenant, Usage};
+use dewar_namespace::{Bucket, BucketQuery, NewBucket};
 use dewar_types::{BucketName, Error, ErrorKind, Result, UserId};
 
 use crate::Store;
-use crate::access::{AclDocument, OwnershipDocument};
 use crate::api::{BucketInfo, BucketOptions, BucketPage, BucketRef, Emptiness, NewAcl};
 use crate::authorize::{actor, pairs};
 use crate::document::{Document, DocumentKind};
@@ -34,7 +34,7 @@ impl Store {
             return Ok(BucketPage::default());
         }
         let tenant = self.inner.tenant(caller, None).await?;
-        self.inner.audit.authorize(
+        self.inner.authorizer.authorize(
             caller,
             Action::ListAllMyBuckets,
             Resource::Tenant(&tenant.name),
@@ -80,7 +80,7 @@ impl Store {
         &self,
         caller: &Caller,
         bucket: &BucketRef,
-        mut new: NewBucket,
+        new: NewBucket,
         options: &BucketOptions,
     ) -> Result<BucketInfo> {
         let tenant = self.inner.tenant(caller, bucket.tenant.as_ref()).await?;
@@ -100,15 +100,49 @@ impl Store {
             tags: (!tags.is_empty()).then_some(&tags),
             ..self.inner.details()
         };
-        let audit = &self.inner.audit;
-        audit.authorize(caller, Action::CreateBucket, asked, &details)?;
+        let authorizer = &self.inner.authorizer;
+        authorizer.authorize(caller, Action::CreateBucket, asked, &details)?;
         if !tags.is_empty() {
             check_tags(&options.tags, TAGS_PER_BUCKET_MAX)?;
-            audit.authorize(caller, BucketTags::PUT, asked, &details)?;
+            authorizer.authorize(caller, BucketTags::PUT, asked, &details)?;
         }
+        self.make_bucket(caller, &tenant, &bucket.name, new, options)
+            .await
+    }
+
+    /// Creates a bucket of an account, on behalf of an administrator.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyOwned`], [`ErrorKind::AlreadyExists`], [`ErrorKind::Quota`];
+    /// [`ErrorKind::InvalidArgument`] for a user who is not the root user of an account, because
+    /// buckets belong to accounts.
+    pub async fn create_bucket_for(
+        &self,
+        owner: User,
+        bucket: &BucketName,
+        new: NewBucket,
+    ) -> Result<BucketInfo> {
+        if !owner.is_root() {
+            let message = format!("buckets belong to accounts, and {} has none", owner.name);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let owner = Caller::for_user(owner);
+        let tenant = self.inner.tenant(&owner, None).await?;
+        self.make_bucket(&owner, &tenant, bucket, new, &BucketOptions::default())
+            .await
+    }
+
+    async fn make_bucket(
+        &self,
+        caller: &Caller,
+        tenant: &Tenant,
+        name: &BucketName,
+        mut new: NewBucket,
+        options: &BucketOptions,
+    ) -> Result<BucketInfo> {
         let documents = self.first_documents(caller, options).await?;
         let tree = &self.inner.tree;
-        if let Some(there) = tree.bucket(&tenant, &bucket.name).await? {
+        if let Some(there) = tree.bucket(tenant, name).await? {
             return Err(taken(caller, &there, options));
         }
         let query = BucketQuery {
@@ -117,19 +151,19 @@ impl Store {
             after: None,
             max: BUCKETS_PER_OWNER_MAX,
         };
-        if tree.buckets(&tenant, query).await?.buckets.len() >= BUCKETS_PER_OWNER_MAX {
+        if tree.buckets(tenant, query).await?.buckets.len() >= BUCKETS_PER_OWNER_MAX {
             let message = format!("{caller} has {BUCKETS_PER_OWNER_MAX} buckets already");
             return Err(Error::new(ErrorKind::Quota, message));
         }
         let principal = caller.to_string();
         new.documents.extend(documents);
         match tree
-            .create_bucket(&actor(caller, &principal), &tenant, &bucket.name, new)
+            .create_bucket(&actor(caller, &principal), tenant, name, new)
             .await
         {
             Ok(bucket) => Ok(info_of(&bucket)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                match tree.bucket(&tenant, &bucket.name).await? {
+                match tree.bucket(tenant, name).await? {
                     Some(there) => Err(taken(caller, &there, options)),
                     None => Err(error),
                 }
@@ -155,8 +189,7 @@ impl Store {
         let default = Some(self.inner.ownership).filter(|own| *own != Ownership::ObjectWriter);
         let ownership = options.ownership.or(default);
         if let Some(ownership) = ownership {
-            let document = OwnershipDocument(ownership);
-            documents.insert(OwnershipDocument::KIND, document.to_bytes());
+            documents.insert(Ownership::KIND, ownership.to_bytes().into());
         }
         if let Some(wish) = &options.acl {
             let owner = caller.account();
@@ -168,8 +201,7 @@ impl Store {
                 return Err(Error::new(ErrorKind::AclsGrant, message));
             }
             if !acl.is_private() {
-                let document = AclDocument(acl.into());
-                documents.insert(AclDocument::KIND, document.to_bytes());
+                documents.insert(Acl::KIND, acl.to_bytes().into());
             }
         }
         Ok(documents)
@@ -201,7 +233,11 @@ impl Store {
             .inner
             .authorize_bucket(caller, action, bucket, None)
             .await?;
-        self.inner.tree.usage(CounterScope::Bucket(found.id)).await
+        self.inner
+            .tree
+            .catalog()
+            .usage(CounterScope::Bucket(found.id))
+            .await
     }
 
     /// Removes a bucket if it is empty in the sense of `emptiness`. Uploads in progress in it are
@@ -225,7 +261,7 @@ impl Store {
             .tree
             .delete_bucket(&actor(caller, &principal), &found, emptiness)
             .await;
-        self.inner.accounts.bucket_policy_changed(&found);
+        self.inner.bucket_policy_changed(&found);
         deleted
     }
 }
@@ -235,7 +271,7 @@ fn taken(caller: &Caller, there: &Bucket, options: &BucketOptions) -> Error {
     // The id 0 is nobody's, so it can own nothing.
     let own = owner == caller.account() && owner != UserId(0);
     // Making it again with another list would change it, which making does not.
-    let listed = there.document(AclDocument::KIND).is_some();
+    let listed = there.document(Acl::KIND).is_some();
     let same = listed == options.acl.as_ref().is_some_and(|wish| *wish != PRIVATE);
     let kind = if own && same {
         ErrorKind::AlreadyOwned
@@ -245,11 +281,11 @@ fn taken(caller: &Caller, there: &Bucket, options: &BucketOptions) -> Error {
     Error::new(kind, format!("bucket {} exists already", there.name))
 }
 
-fn info_of(bucket: &Bucket) -> BucketInfo {
+pub(crate) fn info_of(bucket: &Bucket) -> BucketInfo {
     bucket_info(&bucket.tenant, &bucket.name, &bucket.record)
 }
 
-fn bucket_info(tenant: &Tenant, name: &BucketName, record: &DirRecord) -> BucketInfo {
+pub(crate) fn bucket_info(tenant: &Tenant, name: &BucketName, record: &DirRecord) -> BucketInfo {
     let created = record.bucket.as_ref().map(|settings| settings.created);
     BucketInfo {
         tenant: tenant.name.clone(),

@@ -4,7 +4,7 @@
 //! and not about a user. So these questions are answered for everybody, and only about one origin
 //! at a time.
 
-use dewar_meta::ns::Bucket;
+use dewar_namespace::Bucket;
 use dewar_types::{ErrorKind, Result, TenantName};
 use minicbor::{Decode, Encode};
 
@@ -110,7 +110,7 @@ impl Store {
     async fn any_bucket(&self, tenant: &TenantName, bucket: &BucketRef) -> Result<Option<Bucket>> {
         let tree = &self.inner.tree;
         let tenant = bucket.tenant.as_ref().unwrap_or(tenant);
-        let Some(tenant) = tree.tenant(tenant).await? else {
+        let Some(tenant) = tree.catalog().tenant(tenant).await? else {
             return Ok(None);
         };
         match tree.bucket(&tenant, &bucket.name).await {

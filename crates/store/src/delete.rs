@@ -1,14 +1,14 @@
 //! Deleting objects and versions, one or many.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::record::VersionRecord;
-use dewar_meta::ns::{Bucket, DeleteOutcome, DeleteTarget};
+use dewar_catalog::record::VersionRecord;
+use dewar_namespace::{Bucket, DeleteOutcome, DeleteTarget};
 use dewar_types::{Error, ErrorKind, Result};
 
 use crate::Store;
-use crate::api::{BucketRef, DeleteItem, DeleteRequest, DeleteResult, ETag};
-use crate::authorize::{actor, compares};
-use crate::info::{shown_name, write_condition};
+use crate::api::{BucketRef, DeleteItem, DeleteRequest, DeleteResult, ETagMatch};
+use crate::authorize::actor;
+use crate::info::shown_name;
 
 impl Store {
     /// Deletes an object. In a bucket with versions it adds a delete marker; otherwise it deletes
@@ -34,17 +34,17 @@ impl Store {
             .inner
             .authorize_bucket_with(caller, action, &request.object.bucket, named, &details)
             .await?;
-        if compares(&request.condition) {
-            self.inner
-                .authorize_comparison(caller, &bucket, &key)
-                .await?;
-        }
+        let found = self
+            .inner
+            .compared_name(caller, &bucket, &key, &request.condition)
+            .await?;
         let bypass = request.bypass && self.inner.may_bypass(caller, &bucket, named, &details);
         let doomed = DeleteTarget {
             key,
             version: request.version,
-            condition: write_condition(&request.condition),
+            condition: request.condition,
             only: None,
+            found,
         };
         let principal = caller.to_string();
         let removed = self
@@ -67,7 +67,7 @@ impl Store {
         items: Vec<DeleteItem>,
         bypass: bool,
     ) -> Result<Vec<Result<DeleteResult>>> {
-        let caller = &self.inner.audit.batched(caller);
+        let caller = &self.inner.authorizer.batched(caller);
         let bucket = self.inner.bucket_of(caller, bucket).await?;
         let details = self.inner.details();
         // Who may not bypass for all of them may for none.
@@ -87,8 +87,8 @@ impl Store {
             let key = Some(item.key.as_str());
             let version = item.version.map(|version| version.to_string());
             let if_match = item.condition.if_match.as_ref().map(|etag| match etag {
-                ETag::Any => "*".to_owned(),
-                ETag::Is(value) => format!("\"{value}\""),
+                ETagMatch::Any => "*".to_owned(),
+                ETagMatch::Is(value) => format!("\"{value}\""),
             });
             let details = Details {
                 version: version.as_deref(),
@@ -97,22 +97,28 @@ impl Store {
             };
             let mut may = self
                 .inner
-                .authorize_in_bucket(caller, action, &bucket, key, &details);
-            if may.is_ok() && compares(&item.condition) {
+                .authorize_in_bucket(caller, action, &bucket, key, &details)
+                .map(|()| None);
+            if may.is_ok() {
+                let (key, condition) = (&item.key, &item.condition);
                 may = self
                     .inner
-                    .authorize_comparison(caller, &bucket, &item.key)
+                    .compared_name(caller, &bucket, key, condition)
                     .await;
             }
-            if may.is_ok() {
-                list.push(DeleteTarget {
-                    key: item.key,
-                    version: item.version,
-                    condition: write_condition(&item.condition),
-                    only: None,
-                });
+            match may {
+                Ok(found) => {
+                    denied.push(None);
+                    list.push(DeleteTarget {
+                        key: item.key,
+                        version: item.version,
+                        condition: item.condition,
+                        only: None,
+                        found,
+                    });
+                }
+                Err(error) => denied.push(Some(error)),
             }
-            denied.push(may.err());
         }
         let gone = if list.is_empty() {
             Vec::new()

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::Caller;
+use dewar_auth::fair_share::{FairShares, ShareOwner, SharePermit};
+use dewar_catalog::record::VersionRecord;
 use dewar_checksum::{Algorithm, AlgorithmSet, Digest, DigestSet, StreamDigests};
 use dewar_env::BoxFuture;
-use dewar_meta::ns::Bucket;
-use dewar_meta::ns::record::VersionRecord;
+use dewar_namespace::Bucket;
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionId, VersionName};
 use futures_util::FutureExt as _;
 use futures_util::future::{Shared as SharedFuture, WeakShared};
@@ -22,9 +23,8 @@ use parking_lot::Mutex;
 
 use crate::api::{GetRequest, ObjectRef};
 use crate::authorize::actor;
+use crate::content_reader::{ContentReader, ReadOrder};
 use crate::encryption;
-use crate::fair_share::{FairShares, ShareOwner, SharePermit};
-use crate::file::OpenFile;
 use crate::limits::{DIGEST_ATTEMPTS_MAX, DIGEST_LATER};
 use crate::{Inner, SharedStore, Store};
 
@@ -148,7 +148,9 @@ impl Store {
         let request = GetRequest::whole(object.clone());
         let path = bucket.path(object.key.as_str());
         for _ in 0..DIGEST_ATTEMPTS_MAX {
-            let (file, _, _) = inner.find(caller, &bucket, &request, true).await?;
+            let found = inner.tree.find_name(&bucket, &object.key).await?;
+            let name = found.clone();
+            let (file, _, _) = inner.find_in(caller, &bucket, &request, name, true).await?;
             let stored = file.current.digests;
             if let Some(digest) = stored.get(algorithm) {
                 return Ok(digest);
@@ -157,11 +159,16 @@ impl Store {
             let pass = match inner.digests.running(version) {
                 // A digest that was not stored tells of the content: it is for those who may read that.
                 Some(pass) => {
-                    inner.find(caller, &bucket, &request, false).await?;
+                    inner
+                        .find_in(caller, &bucket, &request, found, false)
+                        .await?;
                     pass
                 }
                 None => {
-                    let opened = self.open_version(caller, &bucket, &request).await?;
+                    let order = ReadOrder::Random;
+                    let opened = inner
+                        .open_version(caller, &bucket, &request, Some(found), order)
+                        .await?;
                     if opened.info.version != version {
                         continue;
                     }
@@ -200,7 +207,7 @@ struct DigestPass {
     key: ObjectKey,
     want: AlgorithmSet,
     stored: DigestSet,
-    file: OpenFile,
+    file: ContentReader,
 }
 
 impl DigestPass {

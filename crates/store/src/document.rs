@@ -15,17 +15,17 @@
 //! Documents are cached with their bucket, parsed once. So [`document_of`] on a [`Bucket`] that was
 //! looked up costs one map lookup. A document is changed in one batch that requires the same bucket
 //! to exist. The change is in the change log, and the document is deleted with the bucket. New
-//! buckets get their first documents with [`dewar_meta::ns::NewBucket::documents`]. To decide a
+//! buckets get their first documents with [`dewar_namespace::NewBucket::documents`]. To decide a
 //! change together with other documents or settings of the bucket, use
-//! [`Tree::configure_bucket`](dewar_meta::ns::Tree::configure_bucket).
+//! [`Tree::configure_bucket`](dewar_namespace::Tree::configure_bucket).
 
 use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller};
-use dewar_meta::ns::Bucket;
-pub use dewar_meta::ns::record::DocumentKind;
+pub use dewar_catalog::record::DocumentKind;
+use dewar_namespace::{Bucket, BucketChange};
 use dewar_types::Result;
 
 use crate::Store;
@@ -118,6 +118,17 @@ pub fn document_of<D: Document>(bucket: &Bucket) -> Result<Option<Arc<D>>> {
         .transpose()
 }
 
+/// A document of a bucket before a change of its settings.
+///
+/// # Errors
+/// As [`Document::from_bytes`].
+pub(crate) fn document_in<D: Document>(change: &BucketChange<'_>) -> Result<Option<D>> {
+    let found = change.document(D::KIND);
+    found
+        .map(|document| D::from_bytes(&document.content))
+        .transpose()
+}
+
 impl Store {
     /// A document of a bucket; `None` if it was never set.
     ///
@@ -194,7 +205,7 @@ impl Store {
             })
             .await;
         if D::KIND == DocumentKind::Policy {
-            self.inner.accounts.bucket_policy_changed(&found);
+            self.inner.bucket_policy_changed(&found);
         }
         removed
     }

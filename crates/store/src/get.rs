@@ -1,103 +1,42 @@
 //! Reading an object, or only looking at it.
 
-use std::collections::VecDeque;
-use std::fmt;
-
-use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::Bucket;
-use dewar_meta::ns::record::{ContentCopy, CopyState, Extent, FileRecord, VersionRecord};
+use dewar_catalog::record::{ContentCopy, CopyState, Extent, FileRecord, VersionRecord};
+use dewar_namespace::{Bucket, ResolvedName};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionName};
 
 use crate::api::{DeleteMarkerError, GetRequest, ObjectInfo};
 use crate::authorize::AccessFacts;
-use crate::blob_table::ReadPin;
-use crate::content_reader::{ContentReader, cut};
+use crate::content_reader::{ContentReader, ReadOrder};
 use crate::encryption::{self, DataKey};
-use crate::info::{object_info, read_condition, with_expiry};
+use crate::info::{object_info, with_expiry};
+use crate::limits::RECALL_WAIT;
 use crate::{Inner, Store};
 
-/// An object being read. Its content stays readable until this is dropped, even if its name is
-/// removed.
-pub struct Download {
-    /// The object.
-    pub info: ObjectInfo,
-    /// The bytes that will come.
-    pub range: ByteRange,
-    copies: Vec<ContentCopy>,
-    bucket: Bucket,
-    pieces: ContentReader,
-    _pinned: ReadPin,
-}
-
 impl Store {
-    /// Opens an object for reading.
+    /// Opens an object, or a range of it, to be read from the first byte to the last.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
     /// [`ErrorKind::Precondition`], [`ErrorKind::NotModified`], [`ErrorKind::InvalidRange`],
-    /// [`ErrorKind::InvalidPart`], [`ErrorKind::Nearline`]. If the first bytes are small content,
-    /// also those of [`Download::next`].
-    pub async fn get(&self, caller: &Caller, request: GetRequest) -> Result<Download> {
+    /// [`ErrorKind::InvalidPart`], [`ErrorKind::Later`]. If the first bytes are small content,
+    /// also those of [`ContentReader::next`].
+    pub async fn get(&self, caller: &Caller, request: GetRequest) -> Result<ContentReader> {
         let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
-        self.open(caller, bucket, request).await
+        self.open(caller, &bucket, &request).await
     }
 
     /// The same in a bucket that was looked up.
     pub(crate) async fn open(
         &self,
         caller: &Caller,
-        bucket: Bucket,
-        request: GetRequest,
-    ) -> Result<Download> {
-        let inner = &self.inner;
-        loop {
-            let (file, range, key) = inner.find(caller, &bucket, &request, false).await?;
-            let extents = match inner.extents(&file).await {
-                Err(_) if !inner.is_current(&bucket, &request, &file).await? => continue,
-                extents => extents
-                    .map_err(|error| error.context(bucket.path(request.object.key.as_str())))?,
-            };
-            let mut pieces: VecDeque<Extent> = cut(&extents, range).into();
-            let pinned = inner
-                .table
-                .readers()
-                .pin(pieces.iter().map(|piece| piece.blob));
-            // What is read later must not go meanwhile. The hold works from here on; what went before
-            // it shows as another version.
-            if pieces.len() > 1 && !inner.is_current(&bucket, &request, &file).await? {
-                continue;
-            }
-            let first = match pieces.front() {
-                Some(piece) => inner.slot_bytes(piece, key.as_ref()).await,
-                None => Ok(None),
-            };
-            let ready = match first {
-                Ok(ready) => ready,
-                Err(error) => {
-                    // It may have been deleted and compacted away between the look and the hold, and
-                    // then there is another answer.
-                    if inner.is_current(&bucket, &request, &file).await? {
-                        return Err(error.context(bucket.path(request.object.key.as_str())));
-                    }
-                    dewar_env::coverage_mark("an object went while it was opened");
-                    continue;
-                }
-            };
-            if ready.is_some() {
-                pieces.pop_front();
-            }
-            return Ok(Download {
-                info: inner
-                    .shown_info(&bucket, &request, &file, key.as_ref())
-                    .await?,
-                copies: file.current.copies,
-                range,
-                bucket,
-                pieces: ContentReader::new(inner, ready, pieces, key),
-                _pinned: pinned,
-            });
-        }
+        bucket: &Bucket,
+        request: &GetRequest,
+    ) -> Result<ContentReader> {
+        let order = ReadOrder::Sequential;
+        self.inner
+            .open_version(caller, bucket, request, None, order)
+            .await
     }
 
     /// The answer to a read, without the bytes.
@@ -109,10 +48,13 @@ impl Store {
         caller: &Caller,
         request: GetRequest,
     ) -> Result<(ObjectInfo, ByteRange)> {
-        let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
-        let (file, range, key) = self.inner.find(caller, &bucket, &request, true).await?;
-        let info = self
-            .inner
+        let inner = &self.inner;
+        let bucket = inner.bucket_of(caller, &request.object.bucket).await?;
+        let found = inner.tree.find_name(&bucket, &request.object.key).await?;
+        let (file, range, key) = inner
+            .find_in(caller, &bucket, &request, found, true)
+            .await?;
+        let info = inner
             .shown_info(&bucket, &request, &file, key.as_ref())
             .await?;
         Ok((info, range))
@@ -130,7 +72,7 @@ fn current_info(bucket: &Bucket, request: &GetRequest, file: &FileRecord) -> Res
 
 impl Inner {
     /// The metadata for a reader, with the checksum of the part if it asked for one.
-    async fn shown_info(
+    pub(crate) async fn shown_info(
         &self,
         bucket: &Bucket,
         request: &GetRequest,
@@ -144,13 +86,14 @@ impl Inner {
         Ok(info)
     }
 
-    /// The object, for a caller who may read it, with the requested range and the key that decrypts
-    /// it if it is encrypted. `stat`: none of its bytes.
-    pub(crate) async fn find(
+    /// The object of a name that was looked up, for a caller who may read it, with the requested
+    /// range and the key that decrypts it if it is encrypted. `stat`: none of its bytes.
+    pub(crate) async fn find_in(
         &self,
         caller: &Caller,
         bucket: &Bucket,
         request: &GetRequest,
+        found: ResolvedName,
         stat: bool,
     ) -> Result<(FileRecord, ByteRange, Option<DataKey>)> {
         let key = &request.object.key;
@@ -159,10 +102,15 @@ impl Inner {
             None => Action::GetObject,
             Some(_) => Action::GetObjectVersion,
         };
+        let details = Details {
+            stat,
+            ..self.details()
+        };
+        let name = (bucket, key, found);
         let mut file = self
-            .authorized_version_stat(caller, action, bucket, key, request.version, stat)
+            .authorized_version_in(caller, action, name, request.version, &details)
             .await?;
-        read_condition(&request.condition).check_read(&path, &file.current)?;
+        request.condition.check(&path, &file.current)?;
         let size = file.current.size;
         let current = &file.current;
         let held = request.condition.if_range.as_ref();
@@ -194,41 +142,25 @@ impl Inner {
         key: &ObjectKey,
         version: Option<VersionName>,
     ) -> Result<FileRecord> {
-        self.authorized_version_stat(caller, action, bucket, key, version, false)
+        let found = self.tree.find_name(bucket, key).await?;
+        let name = (bucket, key, found);
+        self.authorized_version_in(caller, action, name, version, &self.details())
             .await
     }
 
-    async fn authorized_version_stat(
-        &self,
-        caller: &Caller,
-        action: Action,
-        bucket: &Bucket,
-        key: &ObjectKey,
-        version: Option<VersionName>,
-        stat: bool,
-    ) -> Result<FileRecord> {
-        let details = Details {
-            stat,
-            ..self.details()
-        };
-        self.authorized_version_with(caller, action, bucket, key, version, &details)
-            .await
-    }
-
-    /// The same, with further facts for policies.
+    /// The same for a name that was looked up, with further facts for policies.
     ///
     /// # Errors
     /// As [`Inner::authorized_version`].
-    pub(crate) async fn authorized_version_with(
+    pub(crate) async fn authorized_version_in(
         &self,
         caller: &Caller,
         action: Action,
-        bucket: &Bucket,
-        key: &ObjectKey,
+        (bucket, key, found): (&Bucket, &ObjectKey, ResolvedName),
         version: Option<VersionName>,
         details: &Details<'_>,
     ) -> Result<FileRecord> {
-        let found = self.readable(bucket, key, version).await;
+        let found = self.readable(found, bucket, key, version).await;
         let access_facts = match &found {
             Ok(file) => Some(AccessFacts::of(file)?),
             Err(_) => None,
@@ -293,22 +225,22 @@ impl Inner {
         Ok(error)
     }
 
-    /// The file and the version to read.
+    /// The file and the version to read, of a name that was looked up.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::NoSuchVersion`] and [`ErrorKind::DeleteMarker`] for a
     /// named version. For a delete marker, [`DeleteMarkerError`] is the source.
     pub(crate) async fn readable(
         &self,
+        found: ResolvedName,
         bucket: &Bucket,
         key: &ObjectKey,
         version: Option<VersionName>,
     ) -> Result<FileRecord> {
         let path = || bucket.path(key.as_str());
-        let found = self.tree.lookup_version(bucket, key, version).await?;
-        let file = match (found, version) {
-            (Some(found), _) if found.file.is_live() => return Ok(found.file),
-            (Some(found), _) => found.file,
+        let file = match (self.tree.version_of(found, version).await?, version) {
+            (Some(file), _) if file.is_live() => return Ok(file),
+            (Some(file), _) => file,
             (None, None) => {
                 return Err(not_found(&path()));
             }
@@ -342,7 +274,7 @@ impl Inner {
         // The same version may be in another pool by now.
         let same =
             |now: &VersionRecord| now.id == file.current.id && now.copies == file.current.copies;
-        Ok(now.is_some_and(|now| same(&now.file.current)))
+        Ok(now.is_some_and(|now| same(&now.current)))
     }
 
     /// The range of a part. An object that was not uploaded in parts has one part, number 1.
@@ -388,15 +320,16 @@ impl Inner {
     /// copy.
     ///
     /// # Errors
-    /// [`ErrorKind::Nearline`] for content without an online copy; those of the catalog.
+    /// [`ErrorKind::Later`] for content without an online copy; those of the catalog.
     pub(crate) async fn extents(&self, file: &FileRecord) -> Result<Vec<Extent>> {
         let online = |copy: &ContentCopy| copy.state != CopyState::Nearline;
         match file.current.copies.iter().position(online) {
             Some(copy) => Ok(self.tree.extents(&file.current, copy).await?.into_owned()),
             None if file.current.size == 0 => Ok(Vec::new()),
             None => {
-                let message = format!("version {} has no online copy", file.current.name());
-                Err(Error::new(ErrorKind::Nearline, message))
+                let version = file.current.name();
+                let message = format!("version {version} has no online copy: it must be recalled");
+                Err(Error::new(ErrorKind::Later(RECALL_WAIT), message))
             }
         }
     }
@@ -415,33 +348,4 @@ fn reveals_version(error: &Error) -> bool {
             error.kind(),
             ErrorKind::NoSuchVersion | ErrorKind::DeleteMarker
         )
-}
-
-impl Download {
-    /// The bucket of the object, for a caller who may read there.
-    pub(crate) fn bucket(&self) -> &Bucket {
-        &self.bucket
-    }
-
-    /// The places of all its bytes.
-    pub(crate) fn copies(&self) -> &[ContentCopy] {
-        &self.copies
-    }
-
-    /// The next bytes; `None` at the end.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unavailable`] while too many disks are missing, [`ErrorKind::Corrupt`] when too
-    /// many shards do not verify. Bytes that fail their checksum are never returned.
-    pub async fn next(&mut self) -> Option<Result<Bytes>> {
-        self.pieces.next().await
-    }
-}
-
-impl fmt::Debug for Download {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Download")
-            .field("range", &self.range)
-            .finish_non_exhaustive()
-    }
 }

@@ -17,27 +17,34 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_auth::{MasterKeyId, MasterKeys, wrapped_with};
-use dewar_meta::kv::{Batch, CommitError, Precondition, ReadValue, Scan};
-use dewar_meta::ns::keys;
-use dewar_meta::ns::record::{EncryptionRecord, Entry, Record as _, UploadRecord, VersionRecord};
+use dewar_auth::{MasterKeyId, MasterKeys};
+use dewar_catalog::record::{EncryptionRecord, Entry, Record as _, UploadRecord, VersionRecord};
+use dewar_catalog::tables::{self, Table};
+use dewar_catalog::{RecordChange, keys};
+use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
+use dewar_iam::Accounts;
+use dewar_kv::{ReadValue, Scan};
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
 use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
 use tokio::time::Instant;
 
-use crate::accounts::{KeyRecord, decode};
 use crate::{Inner, SharedStore, Store, encryption};
 
 /// Records read in one scan; few in tests, so that they span pages.
 const PAGE: usize = if cfg!(test) { 3 } else { 1000 };
 /// The pass rests so many times as long as it worked.
 const REST: u32 = 1;
-/// Pause after a pass that failed, or that missed something.
+/// Pause after a pass that missed something.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The tables with encrypted secrets, in the order of a pass: an upload becomes a file.
-const TABLES: [u8; 4] = [keys::ACCESS_KEY, keys::UPLOAD, keys::ENTRY, keys::VERSION];
+const TABLES: [Table; 4] = [
+    tables::ACCESS_KEY,
+    tables::UPLOAD,
+    tables::ENTRY,
+    tables::VERSION,
+];
 
 /// How far things are, as the catalog keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
@@ -101,15 +108,10 @@ fn look(key: &[u8], value: &[u8]) -> Result<WrappedSecret> {
         let id = record.and_then(encryption::wrapped_under);
         id.map_or(WrappedSecret::Nothing, WrappedSecret::Under)
     };
-    Ok(match key.first() {
-        Some(&keys::ACCESS_KEY) => {
-            let record: KeyRecord = decode(value)?;
-            let id = wrapped_with(&record.secret)
-                .map_err(|error| Error::with_source(ErrorKind::Corrupt, "an access key", error))?;
-            WrappedSecret::Under(id)
-        }
-        Some(&keys::UPLOAD) => of(UploadRecord::from_value(key, value)?.encryption.as_ref()),
-        Some(&keys::ENTRY) => match Entry::from_value(key, value)? {
+    Ok(match Table::of(key) {
+        Some(tables::ACCESS_KEY) => WrappedSecret::Under(Accounts::wrapped_under(value)?),
+        Some(tables::UPLOAD) => of(UploadRecord::from_value(key, value)?.encryption.as_ref()),
+        Some(tables::ENTRY) => match Entry::from_value(key, value)? {
             Entry::File(file) => of(file.current.encryption.as_ref()),
             Entry::Dir(_) | Entry::Symlink(_) => WrappedSecret::Nothing,
         },
@@ -125,14 +127,14 @@ impl Inner {
             Some(record) => encryption::rewrap(record, master),
             None => Ok(()),
         };
-        Ok(match key.first() {
-            Some(&keys::ACCESS_KEY) => self.accounts.rewrapped(key, value)?,
-            Some(&keys::UPLOAD) => {
+        Ok(match Table::of(key) {
+            Some(tables::ACCESS_KEY) => self.accounts.rewrapped(key, value)?,
+            Some(tables::UPLOAD) => {
                 let mut upload = UploadRecord::from_value(key, value)?;
                 anew(&mut upload.encryption)?;
                 upload.to_value()
             }
-            Some(&keys::ENTRY) => match Entry::from_value(key, value)? {
+            Some(tables::ENTRY) => match Entry::from_value(key, value)? {
                 Entry::File(mut file) => {
                     anew(&mut file.current.encryption)?;
                     file.to_value()
@@ -183,90 +185,59 @@ impl Inner {
                 return Ok(rotation);
             }
             let value = minicbor::to_vec(&rotation).unwrap_or_default();
-            let batch = Batch {
-                require: vec![Precondition::same(record_key(), &read)],
-                puts: vec![(record_key(), value.into())],
-                ..Batch::default()
+            let change = RecordChange {
+                key: record_key(),
+                read,
+                value: value.into(),
             };
-            match self.tree.kv().commit(batch).await {
-                Ok(_) => return Ok(rotation),
-                Err(CommitError::Conflict(_)) => {}
-                Err(CommitError::Failed(error)) => return Err(error),
+            if self.tree.catalog().replace(vec![change]).await? {
+                return Ok(rotation);
             }
         }
     }
 
     /// Reads all tables once and encrypts anew every record under an older key. Returns their
     /// number, and whether all could be rewritten.
-    async fn rewrap_pass(&self) -> Result<(u64, bool)> {
+    async fn rewrap_pass(&self, gate: &PauseGate) -> Result<(u64, bool)> {
         let current = self.master.current();
         let (mut found, mut all) = (0, true);
         let mut worked = Instant::now();
         for table in TABLES {
-            let range = keys::KeyRange::prefix(Bytes::copy_from_slice(&[table]));
+            let range = table.keys();
             let mut from = range.from.clone();
             loop {
                 let page = self.tree.kv().scan(scan(&from, &range)).await?;
-                let mut batch = Batch::default();
+                let mut changes = Vec::new();
                 for (key, value) in &page.pairs {
                     let old = |id| id != current && self.master.holds(id);
                     // One that is not held any more (of a backup that is older) cannot be helped.
                     if matches!(look(key, value)?, WrappedSecret::Under(id) if old(id)) {
                         found += 1;
-                        let read = ReadValue {
-                            value: Some(value.clone()),
-                            seq: page.seq,
-                        };
-                        batch.require.push(Precondition::same(key.clone(), &read));
-                        let anew = self.wrapped_anew(key, value)?;
-                        batch.puts.push((key.clone(), anew));
+                        changes.push(RecordChange {
+                            key: key.clone(),
+                            read: ReadValue {
+                                value: Some(value.clone()),
+                                seq: page.seq,
+                            },
+                            value: self.wrapped_anew(key, value)?,
+                        });
                     }
                 }
-                all &= self.rewrite(batch).await?;
+                all &= self.tree.catalog().replace(changes).await?;
                 let Some((last, _)) = page.pairs.last().filter(|_| page.more) else {
                     break;
                 };
                 from = keys::just_after(last);
                 tokio::time::sleep(worked.elapsed() * REST).await;
+                gate.pass().await;
                 worked = Instant::now();
             }
         }
         Ok((found, all))
     }
 
-    /// Commits the batch. If records were changed meanwhile, commits the others. Returns whether
-    /// all were committed.
-    async fn rewrite(&self, batch: Batch) -> Result<bool> {
-        if batch.puts.is_empty() {
-            return Ok(true);
-        }
-        let single = batch.puts.len() == 1;
-        match self.tree.kv().commit(batch.clone()).await {
-            Ok(_) => return Ok(true),
-            Err(CommitError::Conflict(_)) if single => return Ok(false),
-            Err(CommitError::Conflict(_)) => {}
-            // Some records are long: one at a time they fit.
-            Err(CommitError::Failed(error)) if error.kind() == ErrorKind::TooLarge && !single => {}
-            Err(CommitError::Failed(error)) => return Err(error),
-        }
-        let mut all = true;
-        for (require, put) in batch.require.into_iter().zip(batch.puts) {
-            let one = Batch {
-                require: vec![require],
-                puts: vec![put],
-                ..Batch::default()
-            };
-            match self.tree.kv().commit(one).await {
-                Ok(_) => {}
-                Err(CommitError::Conflict(_)) => all = false,
-                Err(CommitError::Failed(error)) => return Err(error),
-            }
-        }
-        Ok(all)
-    }
-
     /// Passes until nothing is found.
-    async fn rewrap(&self) -> Result<()> {
+    async fn rewrap(&self, gate: &PauseGate) -> Result<()> {
         let current = self.master.current();
         let rotation = self.note_keys(None).await?;
         let clean = rotation.clean.is_some_and(|id| *id == current.0);
@@ -275,7 +246,7 @@ impl Inner {
         }
         let mut anew = 0;
         loop {
-            let (found, all) = self.rewrap_pass().await?;
+            let (found, all) = self.rewrap_pass(gate).await?;
             anew += found;
             if found == 0 && all {
                 break;
@@ -302,15 +273,18 @@ fn scan<'a>(from: &'a [u8], range: &'a keys::KeyRange) -> Scan<'a> {
 }
 
 /// Runs passes at the start and whenever the key was replaced.
-pub(crate) async fn rewrap(inner: SharedStore) {
-    loop {
-        match inner.rewrap().await {
-            Ok(()) => inner.rotated.notified().await,
-            Err(error) => {
-                tracing::warn!(%error, "not everything is wrapped under the new master key yet; trying again");
-                tokio::time::sleep(RETRY_AFTER).await;
-            }
-        }
+pub(crate) struct RewrapWorker(pub(crate) SharedStore);
+
+impl Worker for RewrapWorker {
+    const NAME: &'static str = "key-rotation";
+
+    async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
+        self.0.rewrap(gate).await?;
+        Ok(WorkOutcome::Idle)
+    }
+
+    async fn wait(&mut self) {
+        self.0.rotated.notified().await;
     }
 }
 
@@ -372,7 +346,7 @@ impl Store {
         let snapshot = self.inner.tree.kv().snapshot();
         let mut still = PendingRewraps::default();
         for table in TABLES {
-            let range = keys::KeyRange::prefix(Bytes::copy_from_slice(&[table]));
+            let range = table.keys();
             let mut from = range.from.clone();
             loop {
                 let page = snapshot.scan(scan(&from, &range)).await?;
@@ -381,8 +355,8 @@ impl Store {
                         continue;
                     }
                     match table {
-                        keys::ACCESS_KEY => still.access_keys += 1,
-                        keys::UPLOAD => still.uploads += 1,
+                        tables::ACCESS_KEY => still.access_keys += 1,
+                        tables::UPLOAD => still.uploads += 1,
                         _ => still.versions += 1,
                     }
                 }

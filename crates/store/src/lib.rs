@@ -13,26 +13,24 @@
 //! commit itself runs in a separate task, so that it is never interrupted.
 
 mod access;
-mod accounts;
 pub mod api;
 mod attributes;
-mod audit;
 mod authorize;
-mod blob_table;
 mod bucket;
+mod content_log;
 mod content_reader;
 mod content_writer;
 mod copy;
 pub mod cors;
 mod delete;
 mod digests;
+mod disk_removal;
 pub mod document;
 mod encryption;
 pub mod engine;
-pub mod fair_share;
+mod extent_reader;
 pub mod file;
 mod get;
-mod identity;
 mod info;
 mod key_rotation;
 pub mod lifecycle;
@@ -41,81 +39,61 @@ mod list;
 mod listing_limits;
 mod multipart;
 mod multipart_digest;
-mod put;
+mod names_at_risk;
 pub mod quota;
-mod rebuild_marker;
 mod rename;
 pub mod salvage;
-mod salvage_header;
-mod segment_recovery;
 mod sync_limiter;
 #[cfg(test)]
 mod tests;
 mod tiering;
-pub mod upkeep;
+pub mod usage;
 pub mod version_attributes;
 mod versioning;
 pub mod workers;
+mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_auth::{AccessKey, Caller, CredentialStore, MasterKeys, Origin, Ownership};
+use dewar_auth::fair_share::FairShares;
+use dewar_auth::{Authorizer, MasterKeys, Ownership};
 use dewar_checksum::Md5Lanes;
-use dewar_data::blob::{BlobCounts, BlobStore};
-use dewar_data::segment::Segments;
-use dewar_env::{BoxFuture, Env, Space};
-use dewar_meta::kv::Kv;
-use dewar_meta::ns::Tree;
+use dewar_disks::blob::{BlobCounts, BlobStore};
+use dewar_disks::segment::Segments;
+use dewar_disks::{BlobTable, Disks};
+use dewar_env::{Env, Space};
+use dewar_iam::Accounts;
+use dewar_namespace::Tree;
 use dewar_types::{DiskId, Layout, Result};
 
-pub use accounts::{
-    AccountLimits, Accounts, AssumeRole, AwsPolicy, FederationConfig, FetchKeys, Group,
-    IssuedSession, IssuerInfo, IssuerKeyStatus, KeyInfo, MacaroonRequest, ManagedPolicy,
-    MappedIdentity, NewIssuer, NewShare, NewUser, POLICY_VERSIONS_MAX, PolicyHolder,
-    PolicyHolderKind, PolicyVersion, Provider, ProviderChange, ProviderOwner, RevokeTarget, Role,
-    RoleChange, ShareInfo, UserChange, WebIdentity, aws_policies, aws_policy, caller_identity,
-    is_aws_policy,
-};
-pub use blob_table::{BlobTable, JournalPin};
-pub use dewar_meta::ns::UploadUsage;
+pub use content_reader::{ContentReader, RangeReader};
+pub use content_writer::{ContentWriter, Snapshot};
+pub use dewar_namespace::UploadUsage;
 pub use digests::DigestLimits;
 pub use encryption::{BucketEncryption, CustomerKey, Encryption, EncryptionMode};
-pub use get::Download;
-pub use identity::{Identities, ProviderInfo};
 pub use key_rotation::{MasterKeyInfo, PendingRewraps};
 pub use listing_limits::ListingConfig;
 pub use multipart::{CreatedUpload, PartUpload};
-pub use put::Upload;
-pub use rebuild_marker::{RebuildMarker, RebuildSource};
+pub use names_at_risk::{LedgerDepth, UnderReplicated};
 
-use audit::Audit;
 use digests::DigestPasses;
 use lifecycle::LifecycleConfig;
 use listing_limits::ExpensiveListings;
 use sync_limiter::SyncLimiter;
-use upkeep::{Upkeep, UpkeepConfig};
 
 /// The parts of a store.
 pub struct StoreParts {
     /// Clock and randomness.
     pub env: Env,
-    /// The catalog's engine.
-    pub kv: Arc<dyn Kv>,
-    /// The tree of names on it.
+    /// The tree of names.
     pub tree: Arc<Tree>,
-    /// Large content.
-    pub blobs: Arc<BlobStore>,
-    /// Small content.
-    pub segments: Arc<Segments>,
-    /// The catalog's side of both.
-    pub table: Arc<BlobTable>,
+    /// The content on the disks.
+    pub disks: Arc<Disks>,
     /// The master keys, which encrypt secrets.
     pub master: Arc<MasterKeys>,
     /// Largest object that counts as small, in bytes.
     pub small_bytes_max: u32,
-    /// How disks are scrubbed and blobs repaired.
-    pub upkeep: UpkeepConfig,
     /// Smallest part of an upload but its last, in bytes.
     pub part_bytes_min: u64,
     /// How lifecycle is done, and which storage classes there are.
@@ -128,27 +106,28 @@ pub struct StoreParts {
     pub digests: DigestLimits,
 }
 
-/// The inside of a store, shared with uploads, downloads and workers.
+/// The inside of a store, shared with writers, readers and workers.
 pub(crate) struct Inner {
     env: Env,
     tree: Arc<Tree>,
     blobs: Arc<BlobStore>,
     segments: Arc<Segments>,
     table: Arc<BlobTable>,
-    accounts: Accounts,
-    audit: Arc<Audit>,
+    disks: Arc<Disks>,
+    accounts: Arc<Accounts>,
+    authorizer: Arc<Authorizer>,
     master: Arc<MasterKeys>,
     /// The master key was replaced.
     rotated: tokio::sync::Notify,
     lanes: Md5Lanes,
     turns: SyncLimiter,
-    upkeep: Upkeep,
     small_bytes_max: u32,
     part_bytes_min: u64,
     lifecycle: LifecycleConfig,
     listings: ExpensiveListings,
     ownership: Ownership,
     digests: DigestPasses,
+    tree_walks: Arc<FairShares>,
 }
 
 pub(crate) type SharedStore = Arc<Inner>;
@@ -164,50 +143,53 @@ impl Store {
     /// freed.
     #[must_use]
     pub fn new(parts: StoreParts) -> Self {
-        let audit = Arc::<Audit>::default();
+        let authorizer = Arc::<Authorizer>::default();
         let accounts = Accounts::new(
-            Arc::clone(&parts.kv),
-            Arc::clone(&parts.tree),
-            parts.env.clone(),
+            parts.tree.catalog().clone(),
             Arc::clone(&parts.master),
-            Arc::clone(&audit),
+            Arc::clone(&authorizer),
         );
         Self {
             inner: Arc::new(Inner {
                 env: parts.env,
                 tree: parts.tree,
-                blobs: parts.blobs,
-                segments: parts.segments,
-                table: parts.table,
-                accounts,
-                audit,
+                blobs: Arc::clone(parts.disks.blobs()),
+                segments: Arc::clone(parts.disks.segments()),
+                table: Arc::clone(parts.disks.table()),
+                disks: parts.disks,
+                accounts: Arc::new(accounts),
+                authorizer,
                 master: parts.master,
                 rotated: tokio::sync::Notify::new(),
                 lanes: Md5Lanes::new(),
                 turns: SyncLimiter::default(),
-                upkeep: Upkeep::new(parts.upkeep),
                 small_bytes_max: parts.small_bytes_max,
                 part_bytes_min: parts.part_bytes_min,
                 lifecycle: parts.lifecycle,
                 listings: ExpensiveListings::new(parts.listing),
                 ownership: parts.ownership,
                 digests: DigestPasses::new(parts.digests),
+                tree_walks: FairShares::new(limits::TREE_WALKS_MAX),
             }),
         }
     }
 
-    /// Reads earlier decisions about disks. Call it before the workers start.
-    ///
-    /// # Errors
-    /// Those of the catalog.
-    pub async fn load_decisions(&self) -> Result<()> {
-        self.inner.load_decisions().await
+    /// The content on the disks, and its upkeep.
+    #[must_use]
+    pub fn disks(&self) -> &Arc<Disks> {
+        &self.inner.disks
     }
 
     /// Users and keys.
     #[must_use]
-    pub fn accounts(&self) -> &Accounts {
+    pub fn accounts(&self) -> &Arc<Accounts> {
         &self.inner.accounts
+    }
+
+    /// The authorizer of all verbs, for the records of logins.
+    #[must_use]
+    pub fn authorizer(&self) -> &Authorizer {
+        &self.inner.authorizer
     }
 
     /// The tree of names, for operations without a verb.
@@ -270,19 +252,5 @@ impl Store {
     #[must_use]
     pub fn segments(&self) -> &Arc<Segments> {
         &self.inner.segments
-    }
-}
-
-impl CredentialStore for Store {
-    fn access_key<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<AccessKey>>> {
-        self.inner.accounts.access_key(id)
-    }
-
-    fn session<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<AccessKey>> {
-        self.inner.accounts.session(token)
-    }
-
-    fn bearer<'a>(&'a self, token: &'a str, origin: Origin) -> BoxFuture<'a, Result<Caller>> {
-        self.inner.accounts.bearer(token, origin)
     }
 }

@@ -38,12 +38,6 @@ pub const RETENTION_DAYS_MAX: u64 = 36_500;
 /// Buckets that one user may own.
 pub const BUCKETS_PER_OWNER_MAX: usize = 1000;
 
-/// Time that a blob outlives its last name, so that readers who have just looked it up find it.
-pub const FREE_GRACE: Duration = Duration::from_secs(5);
-
-/// Blob records kept in memory.
-pub(crate) const BLOB_RECORDS_MAX: usize = 32 * 1024;
-
 /// Runs of a file that is written out of order, and extents of the result.
 pub const REVISION_RUNS_MAX: usize = 65_536;
 
@@ -55,10 +49,13 @@ pub const XATTR_BYTES_MAX: usize = 64 << 10;
 
 /// Most bytes of extended attributes of a directory, names and values together. It is the amount of
 /// metadata that is free for a file, because quotas do not count directories.
-pub const DIRECTORY_XATTR_BYTES_MAX: usize = dewar_meta::ns::METADATA_FREE as usize;
+pub const DIRECTORY_XATTR_BYTES_MAX: usize = dewar_namespace::METADATA_FREE as usize;
 
 /// The number of attempts of a copy whose source is replaced after the check.
 pub const COPY_ATTEMPTS_MAX: usize = 16;
+
+/// Time after which a client may ask again for a version without an online copy.
+pub(crate) const RECALL_WAIT: Duration = Duration::from_secs(60);
 
 /// Time after which a client may ask again for a checksum that is not computed because too many
 /// are.
@@ -67,3 +64,16 @@ pub const DIGEST_LATER: Duration = Duration::from_secs(2);
 /// The number of attempts to find a checksum if the object is replaced, or another checksum is
 /// computed, meanwhile.
 pub const DIGEST_ATTEMPTS_MAX: usize = 16;
+
+/// Directories that are copied or removed with their content at the same time. An account may start
+/// another one while it has fewer than are free.
+pub(crate) const TREE_WALKS_MAX: usize = 16;
+
+/// Time after which a client may ask again to copy or remove a directory.
+pub(crate) const TREE_WALK_LATER: Duration = Duration::from_secs(2);
+
+/// Names of a directory that such a walk reads at once.
+pub(crate) const TREE_PAGE: usize = 100;
+
+/// Failures of such a walk that are reported one by one.
+pub const TREE_FAILURES_MAX: usize = 100;

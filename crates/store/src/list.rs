@@ -1,7 +1,7 @@
 //! Listing a bucket's keys.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::{ListQuery, Listed, ListedVersion as Item, VersionQuery};
+use dewar_namespace::{ListQuery, Listed, ListedVersion as Item, VersionQuery};
 use dewar_types::{Result, UserId, VersionName};
 
 use crate::Store;
@@ -39,7 +39,7 @@ impl Store {
             max: request.max.min(PAGE_ITEMS_MAX),
             explicit_dirs: false,
         };
-        let (tree, gate) = (&self.inner.tree, self.inner.listings.gate(caller.account()));
+        let (tree, gate) = (&self.inner.tree, self.inner.listings.gate(caller));
         let listing = tree.list_within(&bucket, query, gate.budget()).await?;
         let mut page = ListPage {
             next: listing.next,
@@ -95,7 +95,7 @@ impl Store {
             after_version: request.after_version,
             max: request.max.min(PAGE_ITEMS_MAX),
         };
-        let (tree, gate) = (&self.inner.tree, self.inner.listings.gate(caller.account()));
+        let (tree, gate) = (&self.inner.tree, self.inner.listings.gate(caller));
         let listing = tree
             .list_versions_within(&bucket, query, gate.budget())
             .await?;

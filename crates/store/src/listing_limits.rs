@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_meta::ns::{LIST_NAMES_MAX, ListBudget, ListGate};
+use dewar_auth::Caller;
+use dewar_auth::fair_share::ShareOwner;
+use dewar_namespace::{LIST_NAMES_MAX, ListBudget, ListGate};
 use dewar_types::{Error, ErrorKind, Result, UserId};
 use parking_lot::Mutex;
 
@@ -33,25 +35,34 @@ impl Default for ListingConfig {
     }
 }
 
-/// The running expensive listings, by account. Anonymous callers count as one account.
+/// The running expensive listings by account, and in it by the persons of an issuer.
+type RunningListings = BTreeMap<UserId, BTreeMap<ShareOwner, usize>>;
+
+/// The running expensive listings. Anonymous callers count as one account.
 #[derive(Debug, Default)]
 pub(crate) struct ExpensiveListings {
     config: ListingConfig,
-    running: Arc<Mutex<BTreeMap<UserId, usize>>>,
+    running: Arc<Mutex<RunningListings>>,
 }
 
 /// A listing that counts until this is dropped.
 struct ListingPermit {
-    running: Arc<Mutex<BTreeMap<UserId, usize>>>,
+    running: Arc<Mutex<RunningListings>>,
     account: UserId,
+    of: ShareOwner,
 }
 
 impl Drop for ListingPermit {
     fn drop(&mut self) {
         let mut running = self.running.lock();
-        if let Some(count) = running.get_mut(&self.account) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(of_account) = running.get_mut(&self.account) {
+            if let Some(count) = of_account.get_mut(&self.of) {
+                *count -= 1;
+                if *count == 0 {
+                    of_account.remove(&self.of);
+                }
+            }
+            if of_account.is_empty() {
                 running.remove(&self.account);
             }
         }
@@ -66,27 +77,38 @@ impl ExpensiveListings {
         }
     }
 
-    /// The gate of a listing for an account. It refuses with [`ErrorKind::Busy`] when the listing
+    /// The gate of a listing for a caller. It refuses with [`ErrorKind::Busy`] when the listing
     /// turns out to be expensive and the account already runs as many such listings as it may.
-    pub(crate) fn gate(&self, account: UserId) -> AccountGate<'_> {
+    pub(crate) fn gate(&self, caller: &Caller) -> AccountGate<'_> {
+        self.gate_of(caller.account(), ShareOwner::of(caller))
+    }
+
+    fn gate_of(&self, account: UserId, of: ShareOwner) -> AccountGate<'_> {
         AccountGate {
             listings: self,
             account,
+            of,
             permit: Mutex::new(None),
         }
     }
 
-    fn admit(&self, account: UserId) -> Result<ListingPermit> {
+    fn admit(&self, account: UserId, of: &ShareOwner) -> Result<ListingPermit> {
         let mut running = self.running.lock();
-        let count = running.entry(account).or_default();
-        if *count >= self.config.expensive_max {
+        let found = running.get(&account);
+        let all: usize = found.map_or(0, |found| found.values().sum());
+        let own = found.and_then(|found| found.get(of)).copied().unwrap_or(0);
+        let free = self.config.expensive_max.saturating_sub(all);
+        // A person of an issuer leaves some to the others.
+        if free == 0 || (of.is_person() && own >= free) {
             let message = "too many listings of this account pass over deleted names";
             return Err(Error::new(ErrorKind::Busy(AGAIN_AFTER), message));
         }
-        *count += 1;
+        let of_account = running.entry(account).or_default();
+        of_account.insert(of.clone(), own + 1);
         Ok(ListingPermit {
             running: Arc::clone(&self.running),
             account,
+            of: of.clone(),
         })
     }
 }
@@ -95,6 +117,7 @@ impl ExpensiveListings {
 pub(crate) struct AccountGate<'l> {
     listings: &'l ExpensiveListings,
     account: UserId,
+    of: ShareOwner,
     permit: Mutex<Option<ListingPermit>>,
 }
 
@@ -110,7 +133,7 @@ impl AccountGate<'_> {
 
 impl ListGate for AccountGate<'_> {
     fn admit(&self) -> Result<()> {
-        *self.permit.lock() = Some(self.listings.admit(self.account)?);
+        *self.permit.lock() = Some(self.listings.admit(self.account, &self.of)?);
         Ok(())
     }
 }
@@ -125,14 +148,33 @@ mod tests {
             expensive_max: 1,
             ..ListingConfig::default()
         });
-        let (one, two) = (UserId(1), UserId(2));
-        let first = listings.gate(one);
+        let gate = |id| listings.gate_of(UserId(id), ShareOwner::named("account"));
+        let first = gate(1);
         first.admit().expect("there is room for one");
-        let refused = listings.gate(one).admit().expect_err("one too many");
+        let refused = gate(1).admit().expect_err("one too many");
         assert_eq!(refused.kind(), ErrorKind::Busy(AGAIN_AFTER));
-        listings.gate(two).admit().expect("others have their own");
+        gate(2).admit().expect("others have their own");
         drop(first);
-        listings.gate(one).admit().expect("there is room again");
+        gate(1).admit().expect("there is room again");
+        assert!(listings.running.lock().is_empty());
+    }
+
+    #[test]
+    fn a_person_leaves_listings_to_the_others_of_its_issuer() {
+        let listings = ExpensiveListings::new(ListingConfig::default());
+        let all_of = |name: &str| {
+            let next = || {
+                let gate = listings.gate_of(UserId(1), ShareOwner::named(name));
+                gate.admit().ok().map(|()| gate)
+            };
+            std::iter::from_fn(next).collect::<Vec<_>>()
+        };
+        let eve = all_of("federated 1:eve");
+        let alice = all_of("federated 1:alice");
+        assert_eq!((eve.len(), alice.len()), (2, 1));
+        // The users of an account are one.
+        drop((eve, alice));
+        assert_eq!(all_of("account 1").len(), 4);
         assert!(listings.running.lock().is_empty());
     }
 }

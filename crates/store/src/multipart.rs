@@ -4,33 +4,34 @@ use std::fmt;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
-use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
-use dewar_meta::ns::record::{
+use dewar_catalog::record::{
     DisplayedChecksum, ETag, EncryptionRecord, PartRecord, UploadChecksum, UploadRecord,
 };
-use dewar_meta::ns::{
-    Bucket, CompletePart as NamedPart, CopyOptions, ListedUpload as Item, NewPart, NewUpload,
-    PartNames, UploadQuery,
+use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
+use dewar_namespace::{
+    Bucket, CompletePart as NamedPart, CopyOptions, ListedUpload as Item, NameRef, NewPart,
+    NewUpload, PartNames, UploadQuery,
 };
 use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, RangeSpec, Result, UploadId};
 
 use crate::api::{
     CompleteRequest, CreateUploadRequest, ExpectedContent, GetRequest, ListPartsRequest,
     ListUploadsRequest, ListedPart, ListedUpload, ObjectInfo, ObjectRef, PartSource, PartsPage,
-    UploadPartRequest, UploadsPage,
+    UploadPartRequest, UploadsPage, VersionAttributes,
 };
 use crate::authorize::{actor, pairs};
-use crate::content_writer::ContentWriter;
+use crate::content_log::ContentLog;
+use crate::content_reader::ContentReader;
 use crate::copy::{is_in_pool, named_from};
 use crate::document::document_of;
 use crate::encryption::{self, DataKey, EncryptionMode};
-use crate::info::{headers, read_condition, version_info};
+use crate::info::{check_metadata, version_info};
 use crate::lifecycle::{Expiry, Lifecycle};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use crate::multipart_digest::{announced, check_made, join};
-use crate::put::run_to_completion;
-use crate::salvage_header::{PartOf, SalvageOrigin};
-use crate::{CustomerKey, Download, SharedStore, Store};
+use crate::write::run_to_completion;
+use crate::{CustomerKey, SharedStore, Store};
+use dewar_disks::salvage_header::{PartOf, SalvageOrigin};
 
 /// An incoming part. It is invisible before [`PartUpload::commit`]. If it is dropped before,
 /// nothing remains.
@@ -45,7 +46,9 @@ pub struct PartUpload {
     encryption: Option<EncryptionRecord>,
     /// Under which the part is named, where its MD5 must not show.
     naming: Option<DataKey>,
-    incoming: ContentWriter,
+    /// Those of the upload.
+    attributes: VersionAttributes,
+    incoming: ContentLog,
 }
 
 /// An upload that was begun.
@@ -82,7 +85,7 @@ impl Store {
         request: CreateUploadRequest,
     ) -> Result<CreatedUpload> {
         let key = &request.object.key;
-        let tags = request.marks.tags.as_ref().map(pairs);
+        let tags = request.attributes.tags.as_ref().map(pairs);
         let details = Details {
             creates: Some(false),
             tags: tags.as_deref(),
@@ -94,7 +97,7 @@ impl Store {
             .authorize_bucket_with(caller, action, &request.object.bucket, named, &details)
             .await?;
         self.inner
-            .check_version_attributes(caller, &bucket, key, &request.marks, &details)?;
+            .check_version_attributes(caller, &bucket, key, &request.attributes, &details)?;
         let owner = self
             .inner
             .object_owner(caller, &bucket, key.as_str(), request.acl.as_ref())
@@ -103,19 +106,16 @@ impl Store {
             algorithm: algorithm.name().to_owned(),
             full_object: !request.composite,
         });
+        let mut attributes = request.attributes;
+        check_metadata(&attributes)?;
+        attributes.acl = owner.acl_bytes();
         let new = NewUpload {
-            headers: headers(&request.attributes)?,
-            metadata: request.attributes.user,
-            tags: request.marks.tags.unwrap_or_default(),
-            retention: request.marks.retention,
-            legal_hold: request.marks.legal_hold,
             pool: self
                 .inner
-                .pool_of_class(request.marks.storage_class.as_deref())
+                .pool_of_class(attributes.storage_class.as_deref())
                 .map(|pool| PoolId(pool.into())),
-            storage_class: request.marks.storage_class,
+            attributes,
             checksum,
-            acl: owner.acl_bytes(),
             encryption: match &encryption::chosen(request.encryption, &bucket)? {
                 Some(how) => {
                     let (master, rng) = (&self.inner.master, &*self.inner.env.rng);
@@ -165,7 +165,7 @@ impl Store {
             .or_else(|| announced(&open).map(|(algorithm, _)| algorithm));
         let want = requested_digests(&request, &open);
         let data_key = self.part_key(&open, request.customer_key.as_ref())?;
-        let encrypted = encrypted(&open);
+        let (encrypted, attributes) = (encrypted(&open), VersionAttributes::from(&open));
         let (encryption, owner) = (open.encryption, open.owner);
         let origin = SalvageOrigin {
             owner: owner.0,
@@ -174,8 +174,6 @@ impl Store {
                 upload: request.upload,
                 number,
             }),
-            headers: open.headers,
-            metadata: open.metadata,
             pool: pool_of(open.pool)?,
         };
         let (size, key_of) = (request.size, data_key.as_ref());
@@ -184,7 +182,7 @@ impl Store {
             tree.check_part_room(&bucket, &key, request.upload, number, size)
                 .await?;
         }
-        let incoming = ContentWriter::new(&self.inner, want, size, origin, key_of).await?;
+        let incoming = ContentLog::new(&self.inner, want, size, origin, key_of).await?;
         let naming = data_key.filter(|_| encrypted == Some(EncryptionMode::ByCustomer));
         Ok(PartUpload {
             shared: SharedStore::clone(&self.inner),
@@ -196,6 +194,7 @@ impl Store {
             encrypted,
             encryption,
             naming,
+            attributes,
             incoming,
         })
     }
@@ -265,7 +264,7 @@ impl Store {
             customer_key: source.customer_key.clone(),
         };
         let mut download =
-            self.open(caller, from, read)
+            self.open(caller, &from, &read)
                 .await
                 .map_err(|error| match error.kind() {
                     ErrorKind::NotModified => {
@@ -281,7 +280,7 @@ impl Store {
             return Err(Error::new(ErrorKind::InvalidRange, message));
         }
         let pool = self.inner.number_of(pool_of(open.pool)?);
-        let stays = is_in_pool(download.copies(), pool);
+        let stays = is_in_pool(&download.copies, pool);
         if !stays || open.encryption.is_some() || download.info.encrypted.is_some() {
             let opened = (bucket, key, number, open);
             return self.copy_part_bytes(request, opened, download).await;
@@ -301,7 +300,7 @@ impl Store {
             digests.finish().await
         };
         let options = CopyOptions {
-            source: read_condition(&source.condition),
+            source: source.condition,
             source_name: source.version,
             source_version: Some(download.info.version),
             ..CopyOptions::default()
@@ -311,7 +310,7 @@ impl Store {
             .inner
             .tree
             .copy_part(
-                (download.bucket(), &source.object.key),
+                (&from, &source.object.key).into(),
                 Some(download.range),
                 &options,
                 (&bucket, &key),
@@ -333,7 +332,7 @@ impl Store {
         &self,
         request: UploadPartRequest,
         opened: (Bucket, ObjectKey, u16, UploadRecord),
-        mut download: Download,
+        mut download: ContentReader,
     ) -> Result<ListedPart> {
         let size = Some(download.range.len());
         let mut part = self
@@ -342,8 +341,7 @@ impl Store {
         while let Some(bytes) = download.next().await {
             part.write(bytes?).await?;
         }
-        let digests = Vec::new();
-        part.commit(ExpectedContent { size, digests }).await
+        part.commit(ExpectedContent::of_size(size)).await
     }
 
     /// Joins the listed parts to an object; the others are freed. A repeated call gets the same
@@ -374,9 +372,9 @@ impl Store {
                 etag: part.etag.clone(),
             });
         }
-        let condition = self
+        let (condition, found) = self
             .inner
-            .write_condition(caller, &bucket, &key, &request.condition)
+            .write_target(caller, &bucket, &key, &request.condition, false)
             .await?;
         let (shared, caller) = (SharedStore::clone(&self.inner), caller.clone());
         run_to_completion(async move {
@@ -404,8 +402,7 @@ impl Store {
                 .tree
                 .complete_upload(
                     &actor(&caller, &principal),
-                    &bucket,
-                    &key,
+                    NameRef::new(&bucket, &key, found),
                     request.upload,
                     &named,
                     shared.part_bytes_min,
@@ -561,7 +558,7 @@ impl PartUpload {
     /// Takes the next bytes. Waits while the disks are slower than the client.
     ///
     /// # Errors
-    /// As [`crate::Upload::write`].
+    /// As [`crate::ContentWriter::write`].
     pub async fn write(&mut self, bytes: Bytes) -> Result<()> {
         self.incoming.write(bytes).await
     }
@@ -570,7 +567,7 @@ impl PartUpload {
     /// of its number.
     ///
     /// # Errors
-    /// As [`crate::Upload::commit`]; [`ErrorKind::NoSuchUpload`] when the upload ended meanwhile;
+    /// As [`crate::ContentWriter::commit`]; [`ErrorKind::NoSuchUpload`] when the upload ended meanwhile;
     /// [`ErrorKind::Quota`] for a part that does not fit any more.
     pub async fn commit(self, expect: ExpectedContent) -> Result<ListedPart> {
         let id = self.incoming.version();
@@ -580,7 +577,9 @@ impl PartUpload {
         let name = |clear: &DigestSet| naming.as_ref().map(|key| encryption::part_etag(key, clear));
         let received = self
             .incoming
-            .finish(&expect, |clear| Ok((of_upload, name(clear))))
+            .finish(&expect, &self.attributes, |clear| {
+                Ok((of_upload, name(clear)))
+            })
             .await?;
         let name = name(&received.digests);
         let (shared, bucket, key, upload, number, checksum) = (

@@ -1,9 +1,9 @@
 //! Joining the parts of an upload: the ETag and the checksum of the whole, compared with those of
 //! the client.
 
+use dewar_catalog::record::{DisplayedChecksum, ETag, PartRecord, UploadRecord, VersionRecord};
 use dewar_checksum::{Algorithm, Composite, Digest, DigestSet, multipart_etag};
-use dewar_meta::ns::CompletedObject;
-use dewar_meta::ns::record::{DisplayedChecksum, ETag, PartRecord, UploadRecord, VersionRecord};
+use dewar_namespace::CompletedObject;
 use dewar_types::{Error, ErrorKind, Result};
 
 use crate::api::{CompletePart, CompleteRequest, ObjectChecksum};

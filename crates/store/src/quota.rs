@@ -1,29 +1,25 @@
 //! Quotas: set and read by administrators, and read by users.
 //!
-//! They are enforced in one place, where versions are published (`dewar_meta::ns`). Verbs that know
+//! They are enforced in one place, where versions are published (`dewar_namespace`). Verbs that know
 //! the size of an upload check it before they accept bytes.
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use dewar_auth::{Action, Caller};
-use dewar_meta::kv::Precondition;
-use dewar_meta::ns::record::{Counter, CounterScope};
-use dewar_meta::ns::{Actor, Bucket, BucketQuery, keys};
+use dewar_catalog::Actor;
+use dewar_catalog::record::CounterScope;
+pub use dewar_catalog::{Quota, Usage};
+use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
+use dewar_namespace::{Bucket, BucketQuery};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
-pub use dewar_meta::ns::{Quota, Usage};
-
 use crate::api::BucketRef;
-use crate::put::run_to_completion;
+use crate::write::run_to_completion;
 use crate::{Inner, SharedStore, Store};
 
 /// Buckets read at once.
 const PAGE: usize = 1000;
-
-/// Pause after a count that failed.
-const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// The group that is charged for a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +125,7 @@ impl Store {
         Ok(QuotaReport {
             target: target.to_string(),
             quota,
-            usage: tree.usage(scope).await?,
+            usage: tree.catalog().usage(scope).await?,
         })
     }
 
@@ -153,60 +149,8 @@ impl Store {
         Ok(QuotaReport {
             target: target.to_string(),
             quota,
-            usage: tree.usage(scope).await?,
+            usage: tree.catalog().usage(scope).await?,
         })
-    }
-
-    /// Removes a group without members and policies to which nothing is charged.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] while it has members, policies, limits or
-    /// objects. Nobody could see or change them after the removal, and they would still be counted.
-    pub async fn remove_group(&self, tenant: &TenantName, name: &str) -> Result<()> {
-        let called = match tenant.is_default() {
-            true => name.to_owned(),
-            false => format!("{tenant}:{name}"),
-        };
-        let id = self.accounts().group_called(&called).await?;
-        let target = QuotaTarget::Group(called);
-        if let Some(kept) = self.keeps_group(&target, name).await? {
-            return Err(kept);
-        }
-        // What is charged to it or limits it by now is seen by the batch that removes it.
-        let scope = CounterScope::Group(id);
-        let nothing = |counter: Counter| Precondition::AtMost {
-            counter: counter.key(),
-            max: 0,
-        };
-        let limits = keys::quota(scope);
-        let require = [
-            nothing(Counter::Objects(scope)),
-            nothing(Counter::Bytes(scope)),
-            Precondition::Empty {
-                to: keys::just_after(&limits),
-                from: limits,
-            },
-        ];
-        match self.accounts().remove_group(tenant, name, &require).await {
-            Err(error) if error.kind() == ErrorKind::Conflict => {
-                Err(self.keeps_group(&target, name).await?.unwrap_or(error))
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// Why a group cannot be removed, as far as it is charged and limited.
-    async fn keeps_group(&self, target: &QuotaTarget, name: &str) -> Result<Option<Error>> {
-        let report = self.quota(target).await?;
-        let why = match (report.quota == Quota::default(), report.usage.objects) {
-            (false, _) => "limits: `dewar quota remove` first".to_owned(),
-            (true, objects) if objects > 0 || report.usage.bytes > 0 => {
-                format!("{objects} objects that are charged to it")
-            }
-            _ => return Ok(None),
-        };
-        let message = format!("the group {name} has {why}");
-        Ok(Some(Error::new(ErrorKind::Conflict, message)))
     }
 
     /// The group that is charged for new data at this target: the group of the innermost directory
@@ -258,11 +202,11 @@ impl Store {
     pub async fn quotas(&self) -> Result<Vec<QuotaReport>> {
         let tree = &self.inner.tree;
         let mut reports = Vec::new();
-        for set in tree.all_quotas().await? {
+        for set in tree.catalog().all_quotas().await? {
             let mut quota = set.quota;
             let target = match (set.scope, &set.place) {
                 (CounterScope::Tenant(id), _) => {
-                    let tenants = tree.tenants().await?;
+                    let tenants = tree.catalog().tenants().await?;
                     let tenant = tenants.into_iter().find(|tenant| tenant.id == id);
                     tenant.map(|tenant| QuotaTarget::Tenant(tenant.name).to_string())
                 }
@@ -298,7 +242,7 @@ impl Store {
             reports.push(QuotaReport {
                 target,
                 quota,
-                usage: tree.usage(set.scope).await?,
+                usage: tree.catalog().usage(set.scope).await?,
             });
         }
         Ok(reports)
@@ -341,26 +285,35 @@ impl Store {
         let scope = CounterScope::Bucket(bucket.id);
         let nearest = space.or_else(|| Some((scope, tree.quota(scope)?)));
         match nearest {
-            Some((scope, quota)) => Ok(Some((quota, tree.usage(scope).await?))),
+            Some((scope, quota)) => Ok(Some((quota, tree.catalog().usage(scope).await?))),
             None => Ok(None),
         }
     }
 }
 
-/// Counts limited directories whose count was interrupted by the end of an earlier process.
-pub(crate) async fn count_spaces(inner: SharedStore) {
-    while let Err(error) = inner.count_spaces().await {
-        tracing::warn!(%error, "a directory with a quota is not counted yet; trying again");
-        tokio::time::sleep(RETRY_AFTER).await;
+/// Counts limited directories whose count was interrupted by the end of an earlier process, once.
+pub(crate) struct QuotaCountWorker(pub(crate) SharedStore);
+
+impl Worker for QuotaCountWorker {
+    const NAME: &'static str = "quota-count";
+
+    async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
+        self.0.count_spaces(gate).await?;
+        Ok(WorkOutcome::Idle)
+    }
+
+    async fn wait(&mut self) {
+        core::future::pending().await
     }
 }
 
 impl Inner {
-    async fn count_spaces(&self) -> Result<()> {
+    async fn count_spaces(&self, gate: &PauseGate) -> Result<()> {
         if !self.tree.has_quotas() {
             return Ok(());
         }
-        for set in self.tree.all_quotas().await? {
+        for set in self.tree.catalog().all_quotas().await? {
+            gate.pass().await;
             let (CounterScope::Space(id), Some((bucket, path))) = (set.scope, set.place) else {
                 continue;
             };
@@ -414,7 +367,7 @@ impl Inner {
         let system = Caller::system();
         Ok(match target {
             QuotaTarget::Tenant(name) => {
-                let found = self.tree.tenant(name).await?;
+                let found = self.tree.catalog().tenant(name).await?;
                 let none = || Error::new(ErrorKind::NotFound, format!("there is no {target}"));
                 ResolvedTarget::CounterScope(CounterScope::Tenant(found.ok_or_else(none)?.id))
             }
@@ -443,7 +396,7 @@ impl Inner {
     }
 
     async fn bucket_by_id(&self, id: EntryId) -> Result<Option<Bucket>> {
-        for tenant in self.tree.tenants().await? {
+        for tenant in self.tree.catalog().tenants().await? {
             let mut after = None::<String>;
             loop {
                 let query = BucketQuery {

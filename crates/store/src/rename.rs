@@ -1,79 +1,46 @@
 //! Renaming an object or a directory.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::RenameOptions;
+use dewar_namespace::{Bucket, Hierarchy, NameRef, RenameOptions};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
-use crate::Store;
 use crate::access::policies_tell_keys_apart;
-use crate::api::{RenameRequest, WriteCondition};
-use crate::authorize::{actor, compares};
-use crate::info::write_condition;
+use crate::api::{Overwrite, RenameNodeRequest, RenameRequest, WriteCondition};
+use crate::authorize::actor;
+use crate::{Inner, Store};
 
 impl Store {
     /// Gives an object another key in its bucket, in one batch. A source that ends in `/` and is no
     /// object is a directory. It is renamed with its content, independently of its size.
     ///
     /// # Errors
-    /// - [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`],
-    ///   [`dewar_types::ErrorKind::NotFound`].
-    /// - [`dewar_types::ErrorKind::Precondition`], also for conditions on a directory, which has
-    ///   neither ETag nor date. The condition that the target does not exist is allowed.
-    /// - For directories also [`dewar_types::ErrorKind::AlreadyExists`],
-    ///   [`dewar_types::ErrorKind::NotEmpty`], and [`dewar_types::ErrorKind::InvalidArgument`] for
-    ///   a target below the source.
+    /// - [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`].
+    /// - [`ErrorKind::Precondition`], also for conditions on a directory, which has neither ETag nor
+    ///   date. The condition that the target does not exist is allowed.
+    /// - For directories also [`ErrorKind::AlreadyExists`], [`ErrorKind::NotEmpty`], and
+    ///   [`ErrorKind::InvalidArgument`] for a target below the source.
     pub async fn rename(&self, caller: &Caller, request: RenameRequest) -> Result<()> {
         let inner = &self.inner;
-        let source = &request.source.key;
-        let bucket = inner
-            .authorize_bucket(
-                caller,
-                Action::RenameObject,
-                &request.source.bucket,
-                Some(source.as_str()),
-            )
+        let (source, to) = (&request.source.key, &request.target);
+        let bucket = inner.bucket_of(caller, &request.source.bucket).await?;
+        inner.authorize_rename(caller, &bucket, source, to)?;
+        let (condition, there) = inner
+            .write_target(caller, &bucket, to, &request.condition, false)
             .await?;
-        let details = Details {
-            creates: Some(true),
-            ..inner.details()
-        };
-        for (action, key) in [
-            (Action::DeleteObject, source),
-            (Action::PutObject, &request.target),
-        ] {
-            inner.authorize_in_bucket(caller, action, &bucket, Some(key.as_str()), &details)?;
-        }
-        let condition = inner
-            .write_condition(caller, &bucket, &request.target, &request.condition)
-            .await?;
-        let asked = &request.source_condition;
-        if compares(asked) || asked.if_match.is_some() {
-            inner.authorize_comparison(caller, &bucket, source).await?;
-        }
+        let found = inner.tree.find_name(&bucket, source).await?;
         let principal = caller.to_string();
         let actor = actor(caller, &principal);
         if let Some(directory) = source.as_str().strip_suffix('/')
-            && inner.tree.lookup(&bucket, source).await?.is_none()
+            && found.file().is_none()
         {
-            // Names would be carried out of what a statement denies, or into what it allows.
-            if policies_tell_keys_apart(caller, &bucket)? {
-                let message =
-                    "a policy tells names in the bucket apart, so directories keep theirs";
-                let path = bucket.path(source.as_str());
-                inner
-                    .audit
-                    .refused(caller, Action::RenameObject, path, message);
-                return Err(Error::new(ErrorKind::Denied, message));
-            }
-            let free = WriteCondition {
-                if_absent: request.condition.if_absent,
-                ..WriteCondition::default()
-            };
-            if request.source_condition != WriteCondition::default() || request.condition != free {
+            inner.authorize_directory_rename(caller, &bucket, source)?;
+            let asked = &request.condition;
+            let free = asked.is_none() || *asked == WriteCondition::absent();
+            if !request.source_condition.is_none() || !free {
                 let message = "a directory has neither an ETag nor a date to be judged by";
                 return Err(Error::new(ErrorKind::Precondition, message));
             }
-            let target = request.target.as_str();
+            let target = to.as_str();
             let target = target.strip_suffix('/').unwrap_or(target);
             let (from, to) = (ObjectKey::new(directory)?, ObjectKey::new(target)?);
             let options = RenameOptions {
@@ -85,15 +52,142 @@ impl Store {
                 .rename_dir(&actor, (&bucket, &from), (&bucket, &to), options)
                 .await;
         }
+        // A file would be carried out of what a statement denies to read. This is asked as for its
+        // attributes, so tokens that may modify both names still do.
+        inner.authorize_comparison(caller, &bucket, source, found.file())?;
+        let (from, to) = (
+            NameRef::new(&bucket, source, Some(found)),
+            NameRef::new(&bucket, to, there),
+        );
+        let conditions = (&request.source_condition, &condition);
         inner
             .tree
-            .rename_file(
-                &actor,
-                (&bucket, source),
-                (&bucket, &request.target),
-                (&write_condition(&request.source_condition), &condition),
-            )
+            .rename_file(&actor, from, to, conditions, Hierarchy::Flat)
             .await
             .map(|_| ())
+    }
+
+    /// Renames a file or a directory by the rules of a hierarchy, in one batch. Missing directories
+    /// above the target are made. Content does not move between buckets: copy it with
+    /// [`Store::copy_tree`] or [`Store::copy`], then remove it.
+    ///
+    /// # Errors
+    /// - [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`].
+    /// - [`ErrorKind::IsADirectory`] for a file onto a directory.
+    /// - [`ErrorKind::NotADirectory`] for a directory onto a file, and for a file above the target.
+    /// - [`ErrorKind::AlreadyExists`] and [`ErrorKind::NotEmpty`] as [`Overwrite`] says.
+    /// - [`ErrorKind::InvalidArgument`] for a target below the source.
+    /// - [`ErrorKind::Unsupported`] for another bucket.
+    pub async fn rename_node(&self, caller: &Caller, request: RenameNodeRequest) -> Result<()> {
+        let inner = &self.inner;
+        let (source, target) = (&request.source.key, &request.target.key);
+        let bucket = inner.bucket_of(caller, &request.source.bucket).await?;
+        if request.source.bucket != request.target.bucket {
+            let (from, to) = (bucket.path(source.as_str()), &request.target.bucket.name);
+            let message = format!("{from} cannot be moved to the bucket {to}; copy it");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let node = inner.tree.find_node(&bucket, source).await?;
+        let principal = caller.to_string();
+        let actor = actor(caller, &principal);
+        if node.directory().is_some() {
+            let named = |key: &ObjectKey| ObjectKey::new(&format!("{key}/"));
+            let (from, to) = (named(source)?, named(target)?);
+            inner.authorize_rename(caller, &bucket, &from, &to)?;
+            inner.authorize_directory_rename(caller, &bucket, &from)?;
+            let none = WriteCondition::NONE;
+            inner
+                .write_target(caller, &bucket, &to, &none, false)
+                .await?;
+            let options = RenameOptions {
+                make_parents: true,
+                replace_empty: request.overwrite == Overwrite::EmptyDirectories,
+                hierarchy: Hierarchy::Strict,
+            };
+            return inner
+                .tree
+                .rename_dir(&actor, (&bucket, source), (&bucket, target), options)
+                .await;
+        }
+        if node.file().is_none() {
+            let key = source.as_str();
+            let details = inner.details();
+            inner.authorize_object(caller, Action::GetObject, &bucket, key, None, &details)?;
+            let message = format!("{} does not exist", bucket.path(key));
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        inner.authorize_rename(caller, &bucket, source, target)?;
+        inner.authorize_comparison(caller, &bucket, source, node.file())?;
+        let asked = match request.overwrite {
+            Overwrite::Never => WriteCondition::absent(),
+            Overwrite::Files | Overwrite::EmptyDirectories => WriteCondition::NONE,
+        };
+        let (condition, there) = inner
+            .write_target(caller, &bucket, target, &asked, false)
+            .await?;
+        let (from, to) = (
+            NameRef::new(&bucket, source, Some(node.into_name())),
+            NameRef::new(&bucket, target, there),
+        );
+        let conditions = (&WriteCondition::NONE, &condition);
+        let renamed = inner
+            .tree
+            .rename_file(&actor, from, to, conditions, Hierarchy::Strict)
+            .await;
+        match renamed {
+            Err(error) if error.kind() == ErrorKind::Precondition => {
+                let message = format!("{} exists", bucket.path(target.as_str()));
+                Err(Error::with_source(ErrorKind::AlreadyExists, message, error))
+            }
+            renamed => renamed.map(drop),
+        }
+    }
+}
+
+impl Inner {
+    /// Checks whether a caller may give a name another key.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`].
+    fn authorize_rename(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        source: &ObjectKey,
+        target: &ObjectKey,
+    ) -> Result<()> {
+        let details = Details {
+            creates: Some(true),
+            ..self.details()
+        };
+        for (action, key, details) in [
+            (Action::RenameObject, source, self.details()),
+            (Action::DeleteObject, source, details),
+            (Action::PutObject, target, details),
+        ] {
+            self.authorize_in_bucket(caller, action, bucket, Some(key.as_str()), &details)?;
+        }
+        Ok(())
+    }
+
+    /// Checks whether directories may be renamed for a caller: names would be carried out of what a
+    /// statement denies, or into what it allows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`].
+    fn authorize_directory_rename(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        source: &ObjectKey,
+    ) -> Result<()> {
+        if !policies_tell_keys_apart(caller, bucket)? {
+            return Ok(());
+        }
+        let message = "a policy tells names in the bucket apart, so directories keep theirs";
+        let path = bucket.path(source.as_str());
+        self.authorizer
+            .record_refusal(caller, Action::RenameObject, path, message);
+        Err(Error::new(ErrorKind::Denied, message))
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use dewar_data::blob::BlobWriter;
+use dewar_disks::blob::BlobWriter;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 

@@ -17,18 +17,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dewar_checksum::{AlgorithmSet, DigestSet, StreamDigests};
-use dewar_data::format::ShardKind;
-use dewar_data::segment::encode_slot;
-use dewar_meta::ns::record::{ContentCopy, Extent, Slot as SlotPlace, VersionRecord};
-use dewar_meta::ns::{Actor, Bucket, DataChanges, Relocation};
+use dewar_catalog::Actor;
+use dewar_catalog::record::{ContentCopy, Extent, Slot as SlotPlace, VersionRecord};
+use dewar_checksum::{AlgorithmSet, Digest, DigestSet};
+use dewar_disks::format::ShardKind;
+use dewar_disks::segment::encode_slot;
+use dewar_namespace::{Bucket, ChangeContext, DataChanges, Relocation, VersionAttributes};
 use dewar_types::{BlobId, Error, ErrorKind, ObjectKey, PoolId, Result};
 
-use crate::content_reader::ContentReader;
-use crate::content_writer::{StagedContent, blob_extra};
+use crate::api::ExpectedContent;
+use crate::content_log::{ContentLog, StagedContent, blob_extra};
 use crate::copy::is_in_pool;
-use crate::salvage_header::{PartOf, SalvageHeader, SalvageOrigin};
+use crate::extent_reader::ExtentReader;
 use crate::{Inner, SharedStore};
+use dewar_disks::salvage_header::{PartOf, SalvageHeader, SalvageOrigin};
 
 /// Blobs and slots with moved content, before anything names them.
 #[derive(Default)]
@@ -60,14 +62,15 @@ impl Inner {
         let number = self.number_of(pool);
         if is_in_pool(&version.copies, number) {
             let name = Some(version.name());
-            let change = |attributes: &mut dewar_meta::ns::VersionAttributes,
-                          around: dewar_meta::ns::ChangeContext| {
+            let change = |attributes: &mut VersionAttributes, around: ChangeContext| {
                 if around.id == version.id {
                     attributes.storage_class.clone_from(&class);
                 }
                 Ok(())
             };
-            let changed = self.tree.change_version(actor, bucket, key, name, change);
+            let changed = self
+                .tree
+                .change_version(actor, (bucket, key).into(), name, change);
             return match changed.await {
                 Ok(now) => Ok(now.id == version.id),
                 Err(error) if went(&error) => Ok(false),
@@ -81,19 +84,17 @@ impl Inner {
         else {
             return Ok(false);
         };
-        let was = &found.file.current;
+        let was = &found.current;
         if was.id != version.id {
             return Ok(false);
         }
         let origin = SalvageOrigin {
-            owner: was.owner.unwrap_or(found.file.attributes.owner).0,
+            owner: was.owner.unwrap_or(found.attributes.owner).0,
             path: bucket.path(key.as_str()),
             part: None,
-            headers: was.headers.clone(),
-            metadata: was.metadata.clone(),
             pool,
         };
-        let extents = self.extents(&found.file).await?;
+        let extents = self.extents(&found).await?;
         let blobs = extents.iter().map(|extent| extent.blob);
         let pinned = self.table.readers().pin(blobs);
         // The hold works from here on; what went before it shows as another version or another place.
@@ -102,7 +103,7 @@ impl Inner {
             .lookup_version(bucket, key, Some(was.name()))
             .await?;
         let same = |now: &VersionRecord| now.id == was.id && now.copies == was.copies;
-        if !now.is_some_and(|now| same(&now.file.current)) {
+        if !now.is_some_and(|now| same(&now.current)) {
             return Ok(false);
         }
         let mut written = WrittenCopy::default();
@@ -110,7 +111,7 @@ impl Inner {
         let outcome = match clear {
             true => {
                 let into = &mut written;
-                self.write_clear(number, was, origin, &extents, into).await
+                self.write_clear(was, origin, &extents, into).await
             }
             false => {
                 let into = &mut written;
@@ -138,7 +139,7 @@ impl Inner {
             actor.principal.to_owned(),
         );
         let (user, bucket, key) = (actor.user, bucket.clone(), key.clone());
-        crate::put::run_to_completion(async move {
+        crate::write::run_to_completion(async move {
             let actor = Actor {
                 user,
                 principal: &principal,
@@ -159,66 +160,40 @@ impl Inner {
     /// Content in clear, as one piece.
     async fn write_clear(
         self: &Arc<Self>,
-        pool: u16,
         was: &VersionRecord,
         origin: SalvageOrigin,
         extents: &[Extent],
         written: &mut WrittenCopy,
     ) -> Result<()> {
-        let mut pieces = ContentReader::new(self, None, extents.to_vec().into(), None);
-        let mut digests = StreamDigests::new(AlgorithmSet::EMPTY, &self.lanes);
-        let small = was.size <= u64::from(self.small_bytes_max);
-        let mut kept: Vec<Bytes> = Vec::new();
-        let mut writer = match small {
-            true => None,
-            false => {
-                let id = self.tree.ids().blob().await?;
-                Some(self.blobs.create_in(pool, id, ShardKind::Object)?)
-            }
-        };
-        let mut size = 0;
+        let mut pieces = ExtentReader::new(self, None, extents.to_vec().into(), None);
+        let digests: Vec<Digest> = was.digests.iter().collect();
+        let wanted = digests.iter().map(Digest::algorithm);
+        let wanted = wanted.fold(AlgorithmSet::EMPTY, AlgorithmSet::with);
+        let path = origin.path.clone();
+        let mut log = ContentLog::new(self, wanted, Some(was.size), origin, None)
+            .await?
+            .of_version(was.id);
         while let Some(bytes) = pieces.next().await {
             let bytes = bytes?;
-            size += bytes.len() as u64;
-            self.upkeep.repair_pace.take(2 * bytes.len() as u64).await;
-            match &mut writer {
-                None => kept.push(bytes.clone()),
-                Some(writer) => writer.write(bytes.clone()).await?,
-            }
-            digests.update(bytes).await;
+            self.disks.repair_pace().take(2 * bytes.len() as u64).await;
+            log.write(bytes).await?;
         }
-        let digests = digests.finish().await;
-        let mut known = was.digests.iter();
-        let told = known.all(|known| digests.verify(&known) != Some(false));
-        if size != was.size || !told {
-            let message = format!("{}: what was read is not what was written", origin.path);
-            return Err(Error::new(ErrorKind::Corrupt, message));
-        }
-        // What else is known of it is worth more to salvage than what was computed now.
-        let known = match was.digests == DigestSet::ABSENT {
-            true => digests,
-            false => was.digests,
+        let expect = ExpectedContent {
+            size: Some(was.size),
+            digests,
         };
-        let description = origin
-            .describe(was.id, size)
-            .told(known, None, None, None)
-            .into_bytes();
-        match writer {
-            Some(writer) => {
-                let record = writer.seal(&description).await?;
-                written.extents.push(Extent::large(record.id, 0, size));
-                written.held.push(StagedContent::Large { record });
+        let attributes = VersionAttributes::from(was);
+        let finished = log.finish(&expect, &attributes, |_| Ok((None, None))).await;
+        let received = finished.map_err(|error| match error.kind() {
+            ErrorKind::IncompleteBody | ErrorKind::ChecksumMismatch => {
+                let message = format!("{path}: what was read is not what was written");
+                Error::new(ErrorKind::Corrupt, message)
             }
-            None if size == 0 => {}
-            None => {
-                let (held, place) = self.hold_small(pool, &description, &kept).await?;
-                let StagedContent::Small { slot, .. } = &held else {
-                    return Ok(());
-                };
-                written.extents.push(Extent::small(slot.segment(), place));
-                written.held.push(held);
-            }
-        }
+            _ => error,
+        })?;
+        let extents = received.copies.into_iter().flat_map(|copy| copy.extents);
+        written.extents.extend(extents);
+        written.held.push(received.held);
         Ok(())
     }
 
@@ -233,6 +208,7 @@ impl Inner {
     ) -> Result<()> {
         let place = |extent: &Extent| (extent.blob, extent.slot.map(|slot| slot.offset));
         let mut places: BTreeMap<ContentLocation, Extent> = BTreeMap::new();
+        let attributes = VersionAttributes::from(was);
         let alone = extents
             .iter()
             .all(|extent| place(extent) == place(&extents[0]));
@@ -249,12 +225,19 @@ impl Inner {
                     let mut origin = origin.clone();
                     origin.part = (!alone).then_some(PartOf { upload, number });
                     let size = if alone { was.size } else { extent.len };
-                    let description = origin.describe(was.id, size).told(
-                        DigestSet::ABSENT,
-                        extent.salt,
-                        was.encryption.clone(),
-                        Some(was.etag.clone()),
-                    );
+                    let description = origin
+                        .describe(
+                            was.id,
+                            size,
+                            attributes.headers.clone(),
+                            attributes.metadata.clone(),
+                        )
+                        .told(
+                            DigestSet::ABSENT,
+                            extent.salt,
+                            was.encryption.clone(),
+                            Some(was.etag.clone()),
+                        );
                     self.copy_stored(pool, alone, extent, description, written)
                         .await?
                 }
@@ -290,7 +273,7 @@ impl Inner {
             Some(slot) => stored(u64::from(slot.len.saturating_sub(slot.header))),
             None => stored(self.table.record(piece.blob).await?.len),
         };
-        let mut pieces = ContentReader::new(self, None, vec![whole].into(), None);
+        let mut pieces = ExtentReader::new(self, None, vec![whole].into(), None);
         if piece.slot.is_some() && alone {
             let mut kept = Vec::new();
             while let Some(bytes) = pieces.next().await {
@@ -308,7 +291,7 @@ impl Inner {
         let mut writer = self.blobs.create_in(pool, id, ShardKind::Object)?;
         while let Some(bytes) = pieces.next().await {
             let bytes = bytes?;
-            self.upkeep.repair_pace.take(2 * bytes.len() as u64).await;
+            self.disks.repair_pace().take(2 * bytes.len() as u64).await;
             writer.write(bytes).await?;
         }
         let record = writer.seal(&description).await?;

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::record::{Retention, RetentionMode, VersionRecord};
-use dewar_meta::ns::{Bucket, ChangeContext, VersionAttributes as StoredAttributes};
+use dewar_catalog::record::{Retention, RetentionMode, VersionRecord};
+use dewar_namespace::{Bucket, ChangeContext, NameRef, ResolvedName, VersionAttributes};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result, VersionName};
 use minicbor::{Decode, Encode};
 
-use crate::api::{BucketRef, ObjectRef, VersionAttributes};
+use crate::api::{BucketRef, ObjectRef};
 use crate::authorize::{actor, pairs};
 use crate::document::Document;
 use crate::info::shown_name;
@@ -52,42 +52,42 @@ pub fn check_tags(tags: &Tags, max: usize) -> Result<()> {
 }
 
 impl Inner {
-    /// Checks whether the caller may set these marks on a new version of a key. Otherwise a caller
+    /// Checks whether the caller may set these attributes on a new version of a key. Otherwise a caller
     /// with only the right to write could make versions that even the bucket's owner cannot delete.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`]; errors in the marks.
+    /// [`ErrorKind::Denied`]; errors in the attributes.
     pub(crate) fn check_version_attributes(
         &self,
         caller: &Caller,
         bucket: &Bucket,
         key: &ObjectKey,
-        marks: &VersionAttributes,
+        attributes: &VersionAttributes,
         details: &Details<'_>,
     ) -> Result<()> {
         for (asked, action) in [
-            (marks.retention.is_some(), Action::PutObjectRetention),
-            (marks.legal_hold.is_some(), Action::PutObjectLegalHold),
+            (attributes.retention.is_some(), Action::PutObjectRetention),
+            (attributes.legal_hold.is_some(), Action::PutObjectLegalHold),
             // Policies may look at tags, and so may rules that delete.
-            (marks.tags.is_some(), Action::PutObjectTagging),
+            (attributes.tags.is_some(), Action::PutObjectTagging),
         ] {
             if asked {
                 self.authorize_in_bucket(caller, action, bucket, Some(key.as_str()), details)?;
             }
         }
-        if let Some(tags) = &marks.tags {
+        if let Some(tags) = &attributes.tags {
             check_tags(tags, TAGS_PER_OBJECT_MAX)?;
         }
-        if marks.retention.is_some() || marks.legal_hold.is_some() {
+        if attributes.retention.is_some() || attributes.legal_hold.is_some() {
             need_object_lock(bucket.settings().and_then(|set| set.object_lock).is_some())?;
         }
-        if let Some(until) = marks.retention.map(|retention| retention.until)
+        if let Some(until) = attributes.retention.map(|retention| retention.until)
             && until <= self.env.clock.now()
         {
             let message = "The retain until date must be in the future!";
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        match &marks.storage_class {
+        match &attributes.storage_class {
             Some(class) if !self.lifecycle.knows(class) => Err(Error::new(
                 ErrorKind::NoSuchStorageClass,
                 format!("{class} is no storage class"),
@@ -168,7 +168,7 @@ impl Store {
             version,
             &details,
             |attributes, _| {
-                attributes.tags.clone_from(&tags);
+                attributes.tags = Some(tags.clone());
                 Ok(())
             },
         )
@@ -198,7 +198,7 @@ impl Store {
             version,
             &details,
             |attributes, _| {
-                attributes.tags.clear();
+                attributes.tags = None;
                 Ok(())
             },
         )
@@ -244,12 +244,12 @@ impl Store {
             retention: retention.map(|asked| (mode_name(asked.mode), asked.until)),
             ..self.inner.details()
         };
-        let (found, _) = self
-            .authorized_version_of(caller, action, object, version, &details)
+        let (bucket, found, _) = self
+            .authorized_version_in(caller, action, object, version, &details)
             .await?;
-        let bypass = bypass && self.inner.may_bypass(caller, &found, Some(key), &details);
-        let path = found.path(key);
-        let change = |attributes: &mut StoredAttributes, around: ChangeContext| {
+        let bypass = bypass && self.inner.may_bypass(caller, &bucket, Some(key), &details);
+        let path = bucket.path(key);
+        let change = |attributes: &mut VersionAttributes, around: ChangeContext| {
             need_object_lock(around.object_lock.is_some())?;
             if retention.is_some_and(|retention| retention.until <= around.now) {
                 let message = "The retain until date must be in the future!";
@@ -267,15 +267,10 @@ impl Store {
             Ok(())
         };
         let principal = caller.to_string();
+        let name = NameRef::new(&bucket, &object.key, Some(found));
         self.inner
             .tree
-            .change_version(
-                &actor(caller, &principal),
-                &found,
-                &object.key,
-                version,
-                change,
-            )
+            .change_version(&actor(caller, &principal), name, version, change)
             .await?;
         Ok(())
     }
@@ -362,12 +357,29 @@ impl Store {
         version: Option<VersionName>,
         details: &Details<'_>,
     ) -> Result<(Bucket, VersionRecord)> {
-        let bucket = self.inner.bucket_of(caller, &object.bucket).await?;
-        let file = self
-            .inner
-            .authorized_version_with(caller, action, &bucket, &object.key, version, details)
+        let (bucket, _, version) = self
+            .authorized_version_in(caller, action, object, version, details)
             .await?;
-        Ok((bucket, file.current))
+        Ok((bucket, version))
+    }
+
+    /// The same with the name as it was looked up, for a change of the version.
+    async fn authorized_version_in(
+        &self,
+        caller: &Caller,
+        action: Action,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+        details: &Details<'_>,
+    ) -> Result<(Bucket, ResolvedName, VersionRecord)> {
+        let (inner, key) = (&self.inner, &object.key);
+        let bucket = inner.bucket_of(caller, &object.bucket).await?;
+        let found = inner.tree.find_name(&bucket, key).await?;
+        let name = (&bucket, key, found.clone());
+        let file = inner
+            .authorized_version_in(caller, action, name, version, details)
+            .await?;
+        Ok((bucket, found, file.current))
     }
 
     async fn change(
@@ -377,23 +389,18 @@ impl Store {
         object: &ObjectRef,
         version: Option<VersionName>,
         details: &Details<'_>,
-        change: impl Fn(&mut StoredAttributes, ChangeContext) -> Result<()>,
+        change: impl Fn(&mut VersionAttributes, ChangeContext) -> Result<()>,
     ) -> Result<Option<VersionName>> {
         // Its owner, its list and its tags have a say, so it is looked at before.
-        let (bucket, _) = self
-            .authorized_version_of(caller, action, object, version, details)
+        let (bucket, found, _) = self
+            .authorized_version_in(caller, action, object, version, details)
             .await?;
         let principal = caller.to_string();
+        let name = NameRef::new(&bucket, &object.key, Some(found));
         let version = self
             .inner
             .tree
-            .change_version(
-                &actor(caller, &principal),
-                &bucket,
-                &object.key,
-                version,
-                change,
-            )
+            .change_version(&actor(caller, &principal), name, version, change)
             .await?;
         Ok(shown_name(&bucket, &version))
     }

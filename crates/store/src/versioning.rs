@@ -1,7 +1,7 @@
 //! Versioning of a bucket: whether it keeps versions, and how long nobody may remove them.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::Bucket;
+use dewar_namespace::Bucket;
 use dewar_types::{Error, ErrorKind, Result};
 
 use crate::api::{BucketRef, ObjectLock, Versioning};

@@ -76,12 +76,13 @@ pub enum ErrorKind {
     TooLarge,
     /// Two changes collided and this one lost; try again.
     Conflict,
-    /// Overloaded or not ready; try again after the time.
+    /// Overloaded: try again after the time, and ask for less at once.
     Busy(Duration),
+    /// Not ready yet: the same request is expected to succeed after the time. An example is a
+    /// version without an online copy.
+    Later(Duration),
     /// Too many disks are missing to read or write this now.
     Unavailable,
-    /// No copy of the content is online: it must be recalled before it can be read.
-    Nearline,
     /// A deadline passed.
     Timeout,
     /// Encrypted content and the key that came do not go together.

@@ -63,7 +63,6 @@ impl ErrorReply {
             ErrorKind::IsADirectory => "is a directory",
             ErrorKind::NotADirectory => "not a directory",
             ErrorKind::NotEmpty => "directory not empty",
-            ErrorKind::Nearline => "it is on nearline storage only",
             ErrorKind::Internal => "internal error",
             _ => error.message(),
         };
@@ -71,7 +70,7 @@ impl ErrorReply {
             tracing::error!(doing, %error, "a defect");
         }
         let wait = match error.kind() {
-            ErrorKind::Busy(after) => {
+            ErrorKind::Busy(after) | ErrorKind::Later(after) => {
                 Some(u32::try_from(after.as_secs()).unwrap_or(60).clamp(1, 60))
             }
             _ => None,
@@ -143,7 +142,7 @@ fn code_of(kind: ErrorKind) -> ErrorCode {
             ErrorCode::ItExists
         }
         ErrorKind::IsADirectory => ErrorCode::IsDirectory,
-        ErrorKind::NotADirectory | ErrorKind::Nearline => ErrorCode::FsError,
+        ErrorKind::NotADirectory => ErrorCode::FsError,
         ErrorKind::Locked => ErrorCode::FileLocked,
         ErrorKind::Precondition | ErrorKind::NotModified | ErrorKind::Conflict => {
             ErrorCode::Conflict
@@ -159,7 +158,7 @@ fn code_of(kind: ErrorKind) -> ErrorCode {
         ErrorKind::Quota => ErrorCode::OverQuota,
         ErrorKind::NoSpace => ErrorCode::NoSpace,
         ErrorKind::TooLarge => ErrorCode::ArgTooLong,
-        ErrorKind::Busy(_) => ErrorCode::Overloaded,
+        ErrorKind::Busy(_) | ErrorKind::Later(_) => ErrorCode::Overloaded,
         ErrorKind::Timeout => ErrorCode::ReqTimedOut,
         ErrorKind::Unsupported
         | ErrorKind::BucketState
@@ -181,7 +180,7 @@ mod tests {
         let ours = |kind| ErrorReply::of(&Error::new(kind, "why"), "mv", "/b/x").ours;
         for kind in [
             ErrorKind::NotADirectory,
-            ErrorKind::Nearline,
+            ErrorKind::Later(Duration::from_secs(60)),
             ErrorKind::NotFound,
             ErrorKind::IncompleteBody,
             ErrorKind::Quota,

@@ -42,13 +42,13 @@ pub const BOUND_MAX: usize = 15;
 /// Maximum number of uploads kept after their connection broke.
 pub const INTERRUPTED_MAX: usize = 512;
 
-/// Those of one user among them.
+/// Those of one account among them.
 pub const INTERRUPTED_OF_USER_MAX: usize = 128;
 
 /// Files being read that are remembered after their connection broke.
 pub const INTERRUPTED_READS_MAX: usize = 16_384;
 
-/// Those of one user among them.
+/// Those of one account among them.
 pub const INTERRUPTED_READS_OF_USER_MAX: usize = 4096;
 
 /// Time for which the version of these files is remembered.

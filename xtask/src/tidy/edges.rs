@@ -138,7 +138,7 @@ mod tests {
     use crate::workspace::Dependency;
 
     const TABLE: &str =
-        "# A\n```edges\ntypes:\nmeta: types\nstore: meta\ns3: types store\nsim: meta\n```\n";
+        "# A\n```edges\ntypes:\nkv: types\nstore: kv\ns3: types store\nsim: kv\n```\n";
 
     fn package(name: &str, dependencies: &[(&str, bool, bool)]) -> Package {
         let dependency = |(name, is_member, is_dev): &(&str, bool, bool)| Dependency {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn told(page: &str, packages: &[Package]) -> Vec<String> {
-        let mut all: Vec<_> = ["types", "meta", "store", "s3", "sim"]
+        let mut all: Vec<_> = ["types", "kv", "store", "s3", "sim"]
             .map(|name| package(name, &[]))
             .into();
         all.retain(|other| packages.iter().all(|package| package.name != other.name));
@@ -167,7 +167,7 @@ mod tests {
     fn allowed_edges_pass() {
         let packages = [
             package(
-                "meta",
+                "kv",
                 &[
                     ("types", true, false),
                     ("serde", false, false),
@@ -178,7 +178,7 @@ mod tests {
                 "s3",
                 &[
                     ("store", true, false),
-                    ("meta", true, true),
+                    ("kv", true, true),
                     ("s3s", false, false),
                 ],
             ),
@@ -188,13 +188,13 @@ mod tests {
 
     #[test]
     fn forbidden_edges_are_found() {
-        let found = told(TABLE, &[package("s3", &[("meta", true, false)])]);
+        let found = told(TABLE, &[package("s3", &[("kv", true, false)])]);
         assert_eq!(found.len(), 1);
         assert!(
-            found[0].contains("crates/s3/Cargo.toml") && found[0].contains("on meta"),
+            found[0].contains("crates/s3/Cargo.toml") && found[0].contains("on kv"),
             "{found:?}"
         );
-        let found = told(TABLE, &[package("meta", &[("store", true, true)])]);
+        let found = told(TABLE, &[package("kv", &[("store", true, true)])]);
         assert_eq!(
             found.len(),
             1,
@@ -213,7 +213,7 @@ mod tests {
             told(&stale, &[]),
             ["ARCHITECTURE.md:7: there is no crate old"]
         );
-        let circle = TABLE.replace("types:", "types: meta");
-        assert!(told(&circle, &[])[0].contains("types stands before meta"));
+        let circle = TABLE.replace("types:", "types: kv");
+        assert!(told(&circle, &[])[0].contains("types stands before kv"));
     }
 }

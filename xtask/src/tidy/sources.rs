@@ -185,20 +185,17 @@ mod tests {
     #[test]
     fn names_are_for_those_who_may() {
         let text = "use std::fs::File;\n// std::fs is not for us\nlet t = my_SystemTime;\n";
-        let found = told("crates/meta/src/kv/mod.rs", text);
+        let found = told("crates/kv/src/lib.rs", text);
         assert_eq!(
             found,
-            ["crates/meta/src/kv/mod.rs:1: the file system belongs to dewar-env"]
+            ["crates/kv/src/lib.rs:1: the file system belongs to dewar-env"]
         );
         assert_eq!(told("crates/server/src/tls.rs", text), [""; 0]);
-        assert_eq!(told("crates/meta/src/kv/tests.rs", text), [""; 0]);
-        assert_eq!(told("crates/meta/tests/a.rs", text), [""; 0]);
+        assert_eq!(told("crates/kv/src/tests.rs", text), [""; 0]);
+        assert_eq!(told("crates/kv/tests/a.rs", text), [""; 0]);
         let inline = format!("#[cfg(test)]\nmod tests {{\n{text}}}\n");
-        assert_eq!(told("crates/meta/src/a.rs", &inline), [""; 0]);
-        assert_eq!(
-            told("crates/meta/src/tests.rs", "use rand::Rng;\n").len(),
-            1
-        );
+        assert_eq!(told("crates/kv/src/a.rs", &inline), [""; 0]);
+        assert_eq!(told("crates/kv/src/tests.rs", "use rand::Rng;\n").len(), 1);
         assert_eq!(
             told("crates/store/src/a.rs", "#![allow(unsafe_code)]\n").len(),
             1

@@ -645,6 +645,96 @@ fn a_name_that_an_account_gives_counts_in_the_account() {
     );
 }
 
+#[test]
+fn a_condition_on_a_name_knows_no_namesakes_of_other_accounts() {
+    let all = statement("Allow", "", "s3:*", "*", "");
+    let bob = |name| with_policy(member(3, 2, name), &all, false);
+    let reads = |policy: &BucketAccess, user| Bucket::new(policy).may(&by(user), Action::GetObject);
+    let ann = |operator: &str| format!(r#","Condition":{{"{operator}":{{"aws:username":"ann"}}}}"#);
+    // What allows a name allows the user of the tenant and the account's own.
+    let object = "arn:aws:s3:::data/*";
+    let only = bucket_policy(&statement(
+        "Allow",
+        ANYBODY,
+        "s3:*",
+        object,
+        &ann("StringEquals"),
+    ));
+    assert!(reads(&only, user(4, "ann")));
+    assert!(reads(&only, member(5, 1, "data/ann")));
+    assert!(!reads(&only, bob("bob/ann")));
+    let but = bucket_policy(&statement(
+        "Allow",
+        ANYBODY,
+        "s3:*",
+        object,
+        &ann("StringNotEquals"),
+    ));
+    assert!(reads(&but, bob("bob/eve")) && !reads(&but, bob("bob/ann")));
+    // What denies all others denies its namesakes, and what denies a name, too.
+    let open = |effect: &str| {
+        let deny = statement("Deny", ANYBODY, "s3:*", object, effect);
+        let deny = deny.replace(
+            r#""Statement":"#,
+            r#""Statement":[{"Effect":"Allow","Principal":"*","Action":"s3:*","Resource":"arn:aws:s3:::data/*"},"#,
+        );
+        bucket_policy(&format!(
+            "{}]}}",
+            deny.strip_suffix('}').expect("a document")
+        ))
+    };
+    let others = open(&ann("StringNotEquals"));
+    assert!(reads(&others, user(4, "ann")) && !reads(&others, user(4, "eve")));
+    assert!(!reads(&others, bob("bob/ann")));
+    let named = open(&ann("StringEquals"));
+    assert!(!reads(&named, user(4, "ann")) && !reads(&named, bob("bob/ann")));
+    assert!(reads(&named, bob("bob/eve")));
+    let users = open(r#","Condition":{"Null":{"aws:username":"true"}}"#);
+    assert!(reads(&users, user(4, "ann")) && !reads(&users, bob("bob/ann")));
+    // The same for the name as a variable. The object is a/b.
+    let outside = statement(
+        "Deny",
+        ANYBODY,
+        "s3:*",
+        "arn:aws:s3:::data/${aws:username}/*",
+        "",
+    )
+    .replace(r#""Resource""#, r#""NotResource""#);
+    let outside = outside.replace(
+        r#""Statement":"#,
+        r#""Statement":[{"Effect":"Allow","Principal":"*","Action":"s3:*","Resource":"arn:aws:s3:::data/*"},"#,
+    );
+    let outside = bucket_policy(&format!(
+        "{}]}}",
+        outside.strip_suffix('}').expect("a document")
+    ));
+    assert!(reads(&outside, user(4, "a")));
+    assert!(!reads(&outside, bob("bob/a")) && !reads(&outside, bob("bob/z")));
+}
+
+#[test]
+fn a_bucket_knows_no_namesakes_of_other_tenants() {
+    let elsewhere = |name: &str| User {
+        tenant: tenant("atlas"),
+        ..user(2, name)
+    };
+    let reads = |more: &str, resource: &str, user| {
+        let open = bucket_policy(&statement("Allow", ANYBODY, "s3:GetObject", resource, more));
+        let user = with_policy(
+            user,
+            &statement("Allow", "", "s3:*", "arn:aws:s3::*:*", ""),
+            true,
+        );
+        Bucket::new(&open).may(&by(user), Action::GetObject)
+    };
+    // The object is a/b.
+    let (homes, all) = ("arn:aws:s3:::data/${aws:username}/*", "arn:aws:s3:::data/*");
+    let named = r#","Condition":{"StringEquals":{"aws:username":"a"}}"#;
+    assert!(reads("", homes, user(2, "a")) && reads(named, all, user(2, "a")));
+    assert!(reads("", all, elsewhere("a")));
+    assert!(!reads("", homes, elsewhere("a")) && !reads(named, all, elsewhere("a")));
+}
+
 struct FixedFacts(Vec<(Fact, &'static str)>);
 
 impl Facts for FixedFacts {

@@ -117,7 +117,10 @@ impl<'a> PolicyRequest<'a> {
         Some(match key {
             Key::Username => {
                 let local = user.filter(|user| user.kind == UserKind::Local);
-                ContextValue::maybe(local.map(|user| Cow::Borrowed(user.short_name())))
+                match local.map(|user| Cow::Borrowed(user.short_name())) {
+                    Some(name) if !self.names_user() => ContextValue::Namesake(name),
+                    name => ContextValue::maybe(name),
+                }
             }
             Key::UserId => ContextValue::maybe(user.map(|user| Cow::Owned(user.unique_id()))),
             Key::PrincipalArn => {
@@ -330,7 +333,8 @@ impl<'a> PolicyRequest<'a> {
     }
 
     /// Whether the caller's name tells it apart where the resource is. Accounts name their users
-    /// as they like: in the tenant, and in other accounts, somebody else may have the name.
+    /// as they like: in the tenant, and in other accounts, somebody else may have the name. So may
+    /// somebody in another tenant.
     fn names_user(&self) -> bool {
         let reaches_others = self.tenant_wide || self.on_resource;
         let Some(user) = self.caller.user().filter(|_| reaches_others) else {
@@ -338,7 +342,11 @@ impl<'a> PolicyRequest<'a> {
         };
         match self.resource {
             Resource::Tenant(_) => true,
-            Resource::Bucket { owner, .. } => user.is_root() || user.account == *owner,
+            Resource::Bucket { owner, .. } => {
+                // The policy of a user is its tenant's, but that of a bucket is the bucket's.
+                let at_home = !self.on_resource || user.tenant == *self.resource.tenant();
+                user.account == *owner || (user.is_root() && at_home)
+            }
             Resource::Identity { account, .. } => user.account == *account,
         }
     }
@@ -402,6 +410,10 @@ impl<'a> PolicyRequest<'a> {
         }
         match self.find(key) {
             ContextValue::One(value) | ContextValue::Implied(value) => Ok(Some(value.into_owned())),
+            // In turn the name and nothing, so that a negation denies as well as the name does.
+            ContextValue::Namesake(name) => {
+                Ok((choices.of(key, 2) == 0).then(|| name.into_owned()))
+            }
             ContextValue::Many(values)
                 if matches!(key, Key::PrincipalTag(_) | Key::RequestTag(_)) =>
             {

@@ -84,7 +84,8 @@ pub struct Bounds {
 
 impl Bounds {
     /// Whom a provider vouches for: `SUBJECT@PROVIDER`.
-    pub(crate) fn vouched_for(&self) -> String {
+    #[must_use]
+    pub fn vouched_for(&self) -> String {
         let provider = self.provider.as_deref().unwrap_or_default();
         let subject = self.claim(&format!("{provider}:sub")).first();
         format!("{}@{provider}", subject.map_or("", String::as_str))

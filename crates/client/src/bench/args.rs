@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use super::plan::{Mix, Step, Suite, Workload};
 use super::root::RootArgs;
 use super::size::ByteSize;
-use crate::sigv4::PayloadMode;
+use crate::s3::PayloadMode;
 
 /// The subcommands of `dewar bench`.
 #[derive(Clone, Debug, Subcommand)]

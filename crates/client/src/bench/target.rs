@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use dewar_sigv4::Credentials;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::args::TargetArgs;
 use super::process::Processes;
 use crate::http::{Endpoint, Transport, Trust, tls_config};
-use crate::s3::{BearerToken, BucketAccess, Proof, S3Client, Tokens};
-use crate::sigv4::{Credentials, PayloadMode};
+use crate::s3::{BearerToken, BucketAccess, PayloadMode, Proof, S3Client, Tokens};
 
 /// One server, or one group of gateways to the same data.
 #[derive(Clone, Debug)]

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
+use dewar_sigv4::encode_path;
 
 use super::web::Web;
 use super::{TokenArgs, TrustArgs, current};
-use crate::sigv4::percent_encode_path;
 
 /// An object to share.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub fn share(share: &Share) -> Result<()> {
     let token = current(&args)?.access;
     let web = args.trust.web();
     let mut url = share.endpoint.trim_end_matches('/').to_owned();
-    percent_encode_path(&share.path, &mut url);
+    encode_path(&mut url, share.path.as_bytes());
     if !share.upload {
         check_object(&web, &url, &share.path, &token)?;
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use dewar_sigv4::encode_strict;
 
 use crate::http::{Connection, Deadline, Endpoint, Sink, Transport, Trust, tls_config};
-use crate::sigv4::percent_encode;
 
 /// For one request, from connecting to the end of its answer.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -172,9 +172,9 @@ pub(super) fn form(fields: &[(&str, &str)]) -> String {
         if !text.is_empty() {
             text.push('&');
         }
-        percent_encode(name, &mut text);
+        encode_strict(&mut text, name.as_bytes());
         text.push('=');
-        percent_encode(value, &mut text);
+        encode_strict(&mut text, value.as_bytes());
     }
     text
 }

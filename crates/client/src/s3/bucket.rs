@@ -39,7 +39,7 @@ impl S3Client {
             body: Some(super::Body {
                 bytes: &EmptyBody,
                 part: 0..0,
-                mode: crate::sigv4::PayloadMode::Unsigned,
+                mode: super::PayloadMode::Unsigned,
             }),
         };
         self.perform(&request, &mut Sink::Discard)?;

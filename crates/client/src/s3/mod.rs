@@ -14,11 +14,13 @@ mod get;
 mod head;
 mod list;
 mod multipart;
+mod payload_mode;
 mod proof;
 mod put;
 mod xml;
 
 pub use list::KeyPage;
+pub use payload_mode::PayloadMode;
 pub use proof::{BearerToken, Proof, Tokens};
 
 use std::borrow::Cow;
@@ -27,14 +29,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::digest;
 use base64::Engine as _;
 use crc_fast::{CrcAlgorithm, Digest};
+use dewar_sigv4::{
+    ChunkChain, EMPTY_SHA256, RequestToSign, STREAMING_SIGNED, STREAMING_UNSIGNED_TRAILER,
+    Signature, Signer, UNSIGNED_PAYLOAD, encode_path, encode_strict, hex,
+};
 
 use crate::clock;
 use crate::http::{self, Bytes, Connection, Deadline, ResponseHead, Sink, Transport};
-use crate::sigv4::{
-    self, CHUNK_BYTES, Canonical, EMPTY_SHA256, PayloadMode, Signature, Signer, UNSIGNED_PAYLOAD,
-};
 
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
@@ -155,12 +159,14 @@ impl<'a> Body<'a> {
     fn payload(&self) -> Cow<'static, str> {
         match self.mode {
             PayloadMode::Unsigned => UNSIGNED_PAYLOAD.into(),
-            PayloadMode::Signed => sigv4::payload_sha256(self.pieces(self.part.clone()))
-                .as_str()
-                .to_owned()
-                .into(),
-            PayloadMode::StreamingTrailer => "STREAMING-UNSIGNED-PAYLOAD-TRAILER".into(),
-            PayloadMode::StreamingSigned => "STREAMING-AWS4-HMAC-SHA256-PAYLOAD".into(),
+            PayloadMode::Signed => {
+                let mut hash = digest::Context::new(&digest::SHA256);
+                self.pieces(self.part.clone())
+                    .for_each(|piece| hash.update(piece));
+                hex(hash.finish().as_ref()).into()
+            }
+            PayloadMode::StreamingTrailer => STREAMING_UNSIGNED_TRAILER.into(),
+            PayloadMode::StreamingSigned => STREAMING_SIGNED.into(),
         }
     }
 
@@ -183,6 +189,10 @@ impl<'a> Body<'a> {
         chunks + end
     }
 }
+
+/// Bytes of payload in one chunk of an aws-chunked body. It is the size that the AWS SDKs use, and
+/// small enough for any server that buffers a chunk before it can check it.
+const CHUNK_BYTES: u64 = 64 * 1024;
 
 const SIGNATURE_FIELD: &str = ";chunk-signature=";
 const TRAILER: &str = "x-amz-checksum-crc32";
@@ -302,16 +312,16 @@ impl S3Client {
         self.path.push_str(&self.access.bucket);
         if let Some(key) = request.key {
             self.path.push('/');
-            sigv4::percent_encode_path(key, &mut self.path);
+            encode_path(&mut self.path, key.as_bytes());
         }
         self.query.clear();
         for (i, (name, value)) in request.query.iter().enumerate() {
             if i > 0 {
                 self.query.push('&');
             }
-            sigv4::percent_encode(name, &mut self.query);
+            encode_strict(&mut self.query, name.as_bytes());
             self.query.push('=');
-            sigv4::percent_encode(value, &mut self.query);
+            encode_strict(&mut self.query, value.as_bytes());
         }
         if let Some(signer) = &mut self.signer {
             signer.tick(clock::unix_s());
@@ -330,17 +340,14 @@ impl S3Client {
             Some(PayloadMode::StreamingTrailer | PayloadMode::StreamingSigned)
         );
         let decoded = request.body.as_ref().map_or(0, Body::len).to_string();
-        let date = self
-            .signer
-            .as_ref()
-            .map(|signer| signer.date().text().to_owned());
+        let date = self.signer.as_ref().map(|signer| *signer.date());
         let mut headers = Vec::with_capacity(8);
         headers.push(("host", self.authority.as_str()));
         if let Some(range) = &range {
             headers.push(("range", range.as_str()));
         }
         if let Some(date) = &date {
-            headers.push(("x-amz-content-sha256", &*payload));
+            headers.push(("x-amz-content-sha256", &payload));
             headers.push(("x-amz-date", date.as_str()));
         }
         if chunked {
@@ -376,7 +383,7 @@ impl S3Client {
         }
         let signature = self.signer.as_mut().map(|signer| {
             head.extend_from_slice(b"authorization: ");
-            let canonical = Canonical {
+            let canonical = RequestToSign {
                 method: request.method,
                 path: &self.path,
                 query: &self.query,
@@ -461,18 +468,20 @@ fn send_with_trailer(
 fn send_signed_chunks(
     connection: &mut Connection,
     body: &Body<'_>,
-    mut signer: sigv4::ChunkSigner<'_>,
+    mut chain: ChunkChain,
     deadline: Deadline,
 ) -> Result<(), http::HttpError> {
     let mut frame = Vec::with_capacity(128);
     let mut end_of_last: &[u8] = b"";
     let end = body.part.end;
     for chunk in body.chunks().chain(std::iter::once(end..end)) {
-        let signature = signer.sign(body.pieces(chunk.clone()));
+        body.pieces(chunk.clone())
+            .for_each(|piece| chain.update(piece));
+        let signature = chain.sign_chunk();
         let len = chunk.end - chunk.start;
         frame.clear();
         frame.extend_from_slice(end_of_last);
-        let line = format!("{len:x}{SIGNATURE_FIELD}{}\r\n", signature.as_str());
+        let line = format!("{len:x}{SIGNATURE_FIELD}{signature}\r\n");
         frame.extend_from_slice(line.as_bytes());
         if len == 0 {
             frame.extend_from_slice(b"\r\n");

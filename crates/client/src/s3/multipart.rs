@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{Body, Request, S3Client, S3Error, broken, xml};
+use super::{Body, PayloadMode, Request, S3Client, S3Error, broken, xml};
 use crate::http::{Bytes, Sink};
-use crate::sigv4::PayloadMode;
 
 impl S3Client {
     /// Stores `bytes` under `key` in parts of `part_bytes`, one after the other. An upload that

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use dewar_sigv4::Credentials;
 use zeroize::Zeroizing;
-
-use crate::sigv4::Credentials;
 
 /// The credential of a request.
 #[derive(Debug)]

@@ -15,8 +15,8 @@ use crate::format::FileHeader;
 /// Records before and after the change of the epoch; the first two are catalog batches.
 fn records() -> [Vec<Bytes>; 2] {
     let batches: [&[u8]; 2] = [
-        include_bytes!("../../../meta/testdata/batch-v1/full.bin"),
-        include_bytes!("../../../meta/testdata/batch-v1/small.bin"),
+        include_bytes!("../../../kv/testdata/batch-v1/full.bin"),
+        include_bytes!("../../../kv/testdata/batch-v1/small.bin"),
     ];
     let mut before: Vec<Bytes> = batches.map(Bytes::from_static).into();
     before.extend([body(1), Bytes::from(vec![0x5a; 9000])]);

@@ -1,12 +1,12 @@
 //! The bucket and key of a request, from its host and path.
 
+use dewar_http_front::host_of;
+use dewar_sigv4::decode_percent;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_types::ObjectKey;
 use http::request::Parts;
 
-use super::host_of;
 use crate::error::{Code, Refusal, Result};
-use crate::sigv4::decode_percent;
 use crate::wire::{bucket_named, key_named};
 
 /// The bucket and key of a request.

@@ -1,124 +1,14 @@
-//! Answers: heads with an empty, a whole or a streaming body.
-
-use std::pin::Pin;
-use std::task::{Context, Poll};
+//! Answers with XML.
 
 use bytes::Bytes;
-use dewar_types::Error;
-use futures_util::Stream;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
+use dewar_http_front::{Answer, typed_answer};
+use http::StatusCode;
 
 use crate::error::{Code, Refusal, Result};
 
-/// An answer of a verb.
-pub(crate) type Answer = Response<AnswerBody>;
-
-type Bodies = Pin<Box<dyn Stream<Item = std::result::Result<Bytes, Error>> + Send>>;
-
-/// The body of an answer.
-pub struct AnswerBody(Kind);
-
-enum Kind {
-    Empty,
-    Full(Bytes),
-    Stream(Bodies),
-}
-
-impl AnswerBody {
-    /// No bytes.
-    #[must_use]
-    pub fn empty() -> Self {
-        Self(Kind::Empty)
-    }
-
-    /// These bytes.
-    #[must_use]
-    pub fn full(bytes: Bytes) -> Self {
-        Self(if bytes.is_empty() {
-            Kind::Empty
-        } else {
-            Kind::Full(bytes)
-        })
-    }
-
-    /// A body from a stream. An error breaks the connection off, so that no
-    /// client takes a truncated body for a whole one.
-    pub(crate) fn stream(
-        stream: impl Stream<Item = std::result::Result<Bytes, Error>> + Send + 'static,
-    ) -> Self {
-        Self(Kind::Stream(Box::pin(stream)))
-    }
-
-    /// The empty body of an answer to HEAD.
-    #[must_use]
-    pub(super) fn without_content(self) -> Self {
-        Self::empty()
-    }
-}
-
-impl Body for AnswerBody {
-    type Data = Bytes;
-    type Error = Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Error>>> {
-        match &mut self.0 {
-            Kind::Empty => Poll::Ready(None),
-            Kind::Full(bytes) => {
-                let bytes = std::mem::take(bytes);
-                self.0 = Kind::Empty;
-                Poll::Ready(Some(Ok(Frame::data(bytes))))
-            }
-            Kind::Stream(stream) => stream.as_mut().poll_next(cx).map_ok(Frame::data),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        matches!(self.0, Kind::Empty)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.0 {
-            Kind::Empty => SizeHint::with_exact(0),
-            Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Stream(_) => SizeHint::default(),
-        }
-    }
-}
-
-/// An answer without a body.
-pub(crate) fn empty_answer(status: StatusCode) -> Answer {
-    let mut answer = Response::new(AnswerBody::empty());
-    *answer.status_mut() = status;
-    answer
-}
-
-/// An answer whose whole body is at hand.
-pub(crate) fn full_answer(bytes: Bytes) -> Answer {
-    Response::new(AnswerBody::full(bytes))
-}
-
-/// An answer with a streaming body. The caller sets the length in the head.
-pub(crate) fn stream_answer(
-    status: StatusCode,
-    stream: impl Stream<Item = std::result::Result<Bytes, Error>> + Send + 'static,
-) -> Answer {
-    let mut answer = Response::new(AnswerBody::stream(stream));
-    *answer.status_mut() = status;
-    answer
-}
-
 /// An answer with XML that is text already.
 pub(crate) fn text_answer(status: StatusCode, xml: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(AnswerBody::full(xml.into()));
-    *answer.status_mut() = status;
-    let xml = HeaderValue::from_static("application/xml");
-    answer.headers_mut().insert(CONTENT_TYPE, xml);
-    answer
+    typed_answer(status, "application/xml", xml)
 }
 
 /// An answer with one of S3's documents.

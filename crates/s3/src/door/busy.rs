@@ -1,7 +1,8 @@
 //! The answer to a client when no connection is free. Its request is not read.
 
 /// `503 SlowDown` as a whole HTTP answer, after which the connection is closed.
-pub const SLOW_DOWN: &[u8] = b"HTTP/1.1 503 Slow Down\r\nretry-after: 1\r\nconnection: close\r\n\
+pub(super) const SLOW_DOWN: &[u8] =
+    b"HTTP/1.1 503 Slow Down\r\nretry-after: 1\r\nconnection: close\r\n\
     content-type: application/xml\r\ncontent-length: 139\r\n\r\n\
     <?xml version=\"1.0\" encoding=\"UTF-8\"?>\
     <Error><Code>SlowDown</Code><Message>Too many connections are open; try again soon.</Message>\

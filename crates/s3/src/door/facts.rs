@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use dewar_auth::{Fact, Facts};
+use dewar_sigv4::{Query, RequestDate};
 use dewar_types::{RequestId, Timestamp};
 use http::HeaderMap;
 use http::request::Parts;
 
 use super::Verb;
-use crate::sigv4::{CONTENT_SHA256, Query, RequestDate};
+use crate::sigv4::CONTENT_SHA256;
 
 /// The TLS version of a request, as policies write it, like `1.3`. The listener adds it to the
 /// request's extensions.

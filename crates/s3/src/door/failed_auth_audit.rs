@@ -1,12 +1,12 @@
 //! Telling the audit log of signatures that are not taken.
 
 use dewar_auth::Origin;
+use dewar_sigv4::Query;
 use dewar_store::Store;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
 use crate::error::Refusal;
-use crate::sigv4::Query;
 
 /// Longest access key that is recorded.
 const ID_CHARS_MAX: usize = 128;
@@ -23,7 +23,9 @@ pub(crate) fn audit_failed_auth(
     }
     let named = named.map(|id| format!("key:{id}"));
     let why = refusal.code().as_str();
-    store.audit_refused_login(origin, "signature", named.as_deref(), why);
+    store
+        .authorizer()
+        .record_refused_login(origin, "signature", named.as_deref(), why);
 }
 
 /// The access key that a request claims: public, and not proven.

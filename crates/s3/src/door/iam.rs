@@ -7,19 +7,18 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use dewar_auth::{Caller, CredentialStore as _, Origin};
+use dewar_http_front::{Answer, BudgetHolder, RequestSummary, WireBody, bearer_token};
+use dewar_sigv4::{Query, hex};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 
-use super::document_budget::{BudgetHolder, no_room};
-use super::{
-    Answer, Door, RequestSummary, WireFacts, audit_failed_auth, bearer_token, claimed_key,
-};
+use super::{Door, WireFacts, audit_failed_auth, claimed_key, no_room};
 use crate::error::Result;
 use crate::limits::IAM_BODY_BYTES_MAX;
 use crate::ops;
-use crate::payload::{BodyHead, PayloadMode, RequestBody, WireBody};
-use crate::sigv4::{CONTENT_SHA256, Query, SignatureCheck};
+use crate::payload::{BodyHead, PayloadMode, RequestBody};
+use crate::sigv4::{CONTENT_SHA256, SignatureCheck};
 
 /// Whether a request is one.
 pub(super) fn is_call(head: &Parts, in_host: Option<&str>) -> bool {
@@ -55,11 +54,7 @@ pub(super) async fn call(
     let _room = room.ok_or_else(no_room)?;
     let mut body = RequestBody::new(wire, PayloadMode::Unsigned, body_head, None)?;
     let bytes = body.collect(IAM_BODY_BYTES_MAX).await?;
-    let mut hex = String::with_capacity(64);
-    for byte in digest(&SHA256, &bytes).as_ref() {
-        hex.push_str(&format!("{byte:02x}"));
-    }
-    if let Ok(value) = HeaderValue::from_str(&hex) {
+    if let Ok(value) = HeaderValue::from_str(&hex(digest(&SHA256, &bytes).as_ref())) {
         head.headers.insert(CONTENT_SHA256, value);
     }
     let now = door.env.clock.now();
@@ -72,7 +67,7 @@ pub(super) async fn call(
     let unsigned = authorization.is_none();
     if let Some(token) = bearer_token(&head.headers)? {
         // Who somebody is may be asked with a token alone; what gives credentials refuses it.
-        let caller = door.store.bearer(token, origin).await?;
+        let caller = door.store.accounts().bearer(token, origin).await?;
         told.user = caller.user().map(|user| user.name.clone());
         told.verb = Some("Sts");
         let caller = caller.with_facts(WireFacts::of(&Arc::new(head), None, now, door.region()));

@@ -15,52 +15,46 @@ mod access;
 mod address;
 mod answer;
 mod busy;
-mod cors;
-mod document_budget;
 mod facts;
 mod failed_auth_audit;
 mod iam;
 mod macaroon;
+mod preflight;
 mod presigned_headers;
 mod request_context;
-mod request_id;
-mod request_log;
 mod verb;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use dewar_auth::{AcceptedConnection, Caller, CredentialStore, Origin};
-use dewar_env::Env;
+use dewar_env::{BoxFuture, Env};
+use dewar_http_front::macaroon::MacaroonEndpoint;
+use dewar_http_front::{
+    Answer, AnswerBody, Arrival, BodyReader, CorsRequest, DocumentBudget, HttpFront, RequestIds,
+    RequestSummary, WireBody, bearer_token, has_one_host, header,
+};
+use dewar_sigv4::{ChunkChain, Query};
 use dewar_store::Store;
 use dewar_types::{RequestId, TenantName};
-use http::header::{AUTHORIZATION, EXPECT, HOST};
+use http::header::{EXPECT, RETRY_AFTER};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 
 pub(crate) use access::AccessVerb;
 use address::{Address, bucket_in_host};
-pub use answer::AnswerBody;
-pub(crate) use answer::{
-    Answer, empty_answer, full_answer, stream_answer, text_answer, xml_answer, xml_text,
-};
-pub use busy::SLOW_DOWN;
-use cors::{CorsRequest, preflight};
-use document_budget::DocumentBudget;
+pub(crate) use answer::{text_answer, xml_answer, xml_text};
 pub use facts::TlsVersion;
 pub(crate) use facts::WireFacts;
 pub(crate) use failed_auth_audit::{audit_failed_auth, claimed_key};
 pub(crate) use request_context::RequestContext;
-use request_id::RequestIds;
-pub use request_id::{HOST_ID, REQUEST_ID};
-pub use request_log::RequestSummary;
 pub(crate) use verb::{Configuration, Verb};
 
 use crate::error::{Code, Refusal, Result};
-use crate::limits::{REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE};
 use crate::ops;
-use crate::payload::{BodyHead, PayloadMode, RequestBody, WireBody};
-use crate::sigv4::{CONTENT_SHA256, PresignedUrl, Query, Seed, SignatureCheck, Verifier};
+use crate::payload::{BodyHead, PayloadMode, RequestBody};
+use crate::sigv4::{CONTENT_SHA256, PresignedUrl, SignatureCheck, Verifier};
 
 /// How a door is set up.
 #[derive(Clone, Debug)]
@@ -81,6 +75,11 @@ impl Default for DoorConfig {
     }
 }
 
+/// The header with the id of the request.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
+/// The header with the id of the gateway process.
+pub const HOST_ID: HeaderName = HeaderName::from_static("x-amz-id-2");
+
 /// The S3 door on a store; share it between connections.
 pub struct Door {
     pub(crate) store: Store,
@@ -92,6 +91,8 @@ pub struct Door {
     config: DoorConfig,
     region: Arc<str>,
     ids: RequestIds,
+    /// The name of this process.
+    host_id: String,
     documents: Arc<DocumentBudget>,
 }
 
@@ -99,12 +100,13 @@ impl Door {
     /// A front on `store`, with the store's users and keys.
     #[must_use]
     pub fn new(store: Store, env: Env, config: DoorConfig) -> Self {
-        let credentials: Arc<dyn CredentialStore> = Arc::new(store.clone());
+        let credentials = Arc::clone(store.accounts()) as Arc<dyn CredentialStore>;
         Self {
             verifier: Verifier::new(Arc::clone(&credentials), config.region.clone()),
             iam_verifier: Verifier::of_iam(Arc::clone(&credentials)),
             sts_verifier: Verifier::of_sts(credentials),
-            ids: RequestIds::new(&env),
+            ids: RequestIds::new(&*env.rng),
+            host_id: host_id(&env),
             store,
             env,
             region: config.region.as_str().into(),
@@ -132,22 +134,22 @@ impl Door {
         let mut told = RequestSummary::default();
         let mut page = CorsRequest::of(&head);
         let outcome = self
-            .answer(head, &mut pending, origin, &id, &mut told, &mut page)
+            .run(head, &mut pending, origin, &id, &mut told, &mut page)
             .await;
         let mut answer = match outcome {
             Ok(answer) => answer,
             Err(refusal) => {
                 log_refusal(&refusal, &method, &path);
                 if let Some(wire) = pending.filter(|_| !expects) {
-                    drain(wire).await;
+                    BodyReader::new(wire).drain().await;
                 }
                 refusal
-                    .to_response(&path, &id, self.ids.host())
+                    .to_response(&path, &id, &self.host_id)
                     .map(AnswerBody::from)
             }
         };
         if method == Method::HEAD {
-            answer = answer.map(|body| body.without_content());
+            answer = answer.map(|_| AnswerBody::empty());
         }
         if let Some(page) = &page {
             page.add_headers(&self.store, answer.headers_mut()).await;
@@ -162,7 +164,7 @@ impl Door {
         if let Ok(id) = HeaderValue::from_str(id) {
             headers.insert(REQUEST_ID, id);
         }
-        if let Ok(host) = HeaderValue::from_str(self.ids.host()) {
+        if let Ok(host) = HeaderValue::from_str(&self.host_id) {
             headers.insert(HOST_ID, host);
         }
         headers.insert(http::header::SERVER, HeaderValue::from_static("Dewar"));
@@ -175,7 +177,7 @@ impl Door {
         let Some(id) = id.or(query.get("AWSAccessKeyId")) else {
             return Ok(TenantName::default());
         };
-        let key = self.store.access_key(id).await?;
+        let key = self.store.accounts().access_key(id).await?;
         Ok(key.map(|key| key.user.tenant.clone()).unwrap_or_default())
     }
 
@@ -187,9 +189,9 @@ impl Door {
         query: &Query,
         bucket: Option<&str>,
         origin: Origin,
-    ) -> Result<(Caller, Option<String>, Option<Seed>)> {
+    ) -> Result<(Caller, Option<String>, Option<ChunkChain>)> {
         let payload = || {
-            let text = crate::wire::header(&head.headers, CONTENT_SHA256.as_str())?;
+            let text = header(&head.headers, CONTENT_SHA256.as_str())?;
             Ok::<_, Refusal>(text.map(str::to_owned))
         };
         // A word that is none is told before it is asked whether it was signed.
@@ -199,7 +201,7 @@ impl Door {
                 let message = "Only one auth mechanism allowed";
                 return Err(Refusal::new(Code::InvalidArgument, message));
             }
-            let caller = self.store.bearer(token, origin).await?;
+            let caller = self.store.accounts().bearer(token, origin).await?;
             return Ok((caller, payload()?, None));
         }
         let now = self.env.clock.now();
@@ -210,7 +212,7 @@ impl Door {
         match claim? {
             SignatureCheck::Signed(signed) => {
                 let caller = Caller::by_access_key(&signed.key, origin);
-                Ok((caller, signed.payload, signed.seed))
+                Ok((caller, signed.payload, signed.chunks))
             }
             SignatureCheck::Anonymous => Ok((Caller::anonymous(origin), payload()?, None)),
         }
@@ -218,7 +220,7 @@ impl Door {
 
     /// Handles a request up to the verb, and runs the verb. `wire` is taken when the body is
     /// needed.
-    async fn answer(
+    async fn run(
         &self,
         mut head: Parts,
         wire: &mut Option<WireBody>,
@@ -227,7 +229,10 @@ impl Door {
         told: &mut RequestSummary,
         page: &mut Option<CorsRequest>,
     ) -> Result<Answer> {
-        one_host(&head)?;
+        if !has_one_host(&head) {
+            let message = "The request must have one Host header.";
+            return Err(Refusal::new(Code::BadRequest, message));
+        }
         let query = Query::parse(head.uri.query())?;
         let in_host = bucket_in_host(&head, &self.config.domains);
         if head.method == Method::OPTIONS {
@@ -236,7 +241,7 @@ impl Door {
             if let Some(page) = page {
                 page.bucket = address.bucket().map(|bucket| (tenant, bucket.clone()));
             }
-            return Box::pin(preflight(&self.store, &head, page.as_ref())).await;
+            return Box::pin(preflight::answer(&self.store, &head, page.as_ref())).await;
         }
         if iam::is_call(&head, in_host.as_deref())
             && let Some(wire) = wire.take()
@@ -244,13 +249,13 @@ impl Door {
             return Box::pin(iam::call(self, head, wire, origin, id, told)).await;
         }
         if in_host.is_none()
-            && let Some(call) = macaroon::is_call(&head)
+            && let Some(call) = MacaroonEndpoint::of(&head)
         {
             let call = macaroon::call(self, call, head, wire, &query, origin, told);
             return Box::pin(call).await;
         }
         let now = self.env.clock.now();
-        let (caller, payload, seed) = self.who(&head, &query, in_host.as_deref(), origin).await?;
+        let (caller, payload, chunks) = self.who(&head, &query, in_host.as_deref(), origin).await?;
         told.user = caller.user().map(|user| user.name.clone());
         let anonymous = told.user.is_none();
         if !anonymous && let Some(connection) = head.extensions.get::<Arc<dyn AcceptedConnection>>()
@@ -285,7 +290,7 @@ impl Door {
             let Some(wire) = wire.take() else {
                 return Err(Refusal::new(Code::InternalError, "the body is gone"));
             };
-            let body = RequestBody::new(wire, mode, body_head, seed)?;
+            let body = RequestBody::new(wire, mode, body_head, chunks)?;
             let mut context = RequestContext::new(
                 caller,
                 address,
@@ -302,8 +307,7 @@ impl Door {
                 && !context.head.headers.contains_key(EXPECT)
                 && let Some(mut body) = context.body.take()
             {
-                body.drain(REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE)
-                    .await;
+                body.drain().await;
             }
             return outcome;
         }
@@ -322,36 +326,27 @@ impl Door {
     }
 }
 
-/// The token of an `Authorization: Bearer` header (RFC 6750 section 2.1).
-fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>> {
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let Some(value) = values.next() else {
-        return Ok(None);
-    };
-    let Some((scheme, token)) = value.to_str().ok().and_then(|text| text.split_once(' ')) else {
-        return Ok(None);
-    };
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return Ok(None);
+impl HttpFront for Door {
+    fn answer(
+        self: Arc<Self>,
+        mut request: Request<WireBody>,
+        arrival: Arrival,
+    ) -> BoxFuture<'static, Response<AnswerBody>> {
+        if let Some(version) = arrival.tls {
+            request.extensions_mut().insert(TlsVersion(version));
+        }
+        Box::pin(async move { self.handle(request, arrival.origin()).await })
     }
-    if values.next().is_some() {
-        let message = "The header authorization is given twice.";
-        return Err(Refusal::new(Code::InvalidArgument, message));
+
+    fn busy(&self) -> &'static [u8] {
+        busy::SLOW_DOWN
     }
-    Ok(Some(token.trim()))
 }
 
-/// Reads remaining bytes of a client, within limits, so that the client sees the answer.
-async fn drain(wire: WireBody) {
-    let head = BodyHead {
-        content_length: None,
-        decoded_length: None,
-        transfer_chunked: true,
-    };
-    if let Ok(mut body) = RequestBody::new(wire, PayloadMode::Unsigned, head, None) {
-        body.drain(REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE)
-            .await;
-    }
+fn host_id(env: &Env) -> String {
+    let mut host = [0; 33];
+    env.rng.fill(&mut host);
+    STANDARD.encode(host)
 }
 
 fn log_refusal(refusal: &Refusal, method: &Method, path: &str) {
@@ -376,33 +371,8 @@ fn log_refusal(refusal: &Refusal, method: &Method, path: &str) {
     }
 }
 
-/// A proxy in front of the server may use another of two host names than the server does, and let a
-/// request through that it should refuse.
-///
-/// # Errors
-/// `BadRequest` for a request that names no host or several (RFC 9112 section 3.2).
-fn one_host(head: &Parts) -> Result<()> {
-    let hosts = head.headers.get_all(HOST).iter().count();
-    if hosts > 1 || (hosts == 0 && head.version == Version::HTTP_11) {
-        let message = "The request must have one Host header.";
-        return Err(Refusal::new(Code::BadRequest, message));
-    }
-    Ok(())
-}
-
-/// The host a request was sent to, without port, lower case.
-fn host_of(head: &Parts) -> Option<String> {
-    let header = head.headers.get(HOST).and_then(|value| value.to_str().ok());
-    let host = header.or_else(|| head.uri.authority().map(http::uri::Authority::as_str))?;
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
-        _ => host,
-    };
-    Some(name.to_ascii_lowercase())
-}
-
-impl From<Bytes> for AnswerBody {
-    fn from(bytes: Bytes) -> Self {
-        Self::full(bytes)
-    }
+/// The refusal for a caller that already uses its share of the memory for documents.
+fn no_room() -> Refusal {
+    Refusal::new(Code::SlowDown, "Please reduce your request rate.")
+        .header(RETRY_AFTER, HeaderValue::from_static("1"))
 }

@@ -3,10 +3,10 @@
 //! headers. This module adds them to the headers, where later code finds them.
 
 use dewar_checksum::{Algorithm, AlgorithmSet, Pipeline};
+use dewar_sigv4::Query;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::error::{Code, Refusal, Result};
-use crate::sigv4::Query;
 
 const CONTENT_MD5: &str = "content-md5";
 

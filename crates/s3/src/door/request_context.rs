@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use dewar_auth::Caller;
+use dewar_http_front::{BudgetHolder, DocumentBudget, DocumentReservation, header};
+use dewar_sigv4::Query;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_types::VersionName;
 use http::HeaderMap;
 use http::request::Parts;
 
 use super::address::Address;
-use super::document_budget::{BudgetHolder, DocumentBudget, DocumentReservation, no_room};
+use super::no_room;
 use crate::error::{Code, Refusal, Result};
 use crate::limits::{UNSIGNED_XML_BODY_BYTES_MAX, XML_BODY_BYTES_MAX};
 use crate::payload::{BodyHead, PayloadMode, RequestBody};
-use crate::sigv4::Query;
-use crate::wire::{DeclaredDigests, header, verify_small, version_named};
+use crate::wire::{DeclaredDigests, verify_small, version_named};
 
 /// A request with a verified signature, or without one. Only this module creates them.
 pub(crate) struct RequestContext {

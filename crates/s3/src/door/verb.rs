@@ -2,14 +2,14 @@
 //! refused and never taken for the plain resource. So `?unknown` neither lists a bucket nor deletes
 //! an object.
 
+use dewar_http_front::{boundary_of, header};
+use dewar_sigv4::Query;
 use http::{HeaderMap, Method};
 
 use super::access::AccessVerb;
 use super::address::Address;
 use crate::error::{Code, Refusal, Result};
-use crate::form::boundary_of;
-use crate::sigv4::Query;
-use crate::wire::{header, version_named};
+use crate::wire::version_named;
 
 /// A bucket configuration that Dewar does not have, and for which S3 has an answer when it is
 /// unset.

@@ -57,7 +57,6 @@ codes! {
     InvalidDigest = 400,
     InvalidEncryptionAlgorithmError = 400,
     InvalidLocationConstraint = 400,
-    InvalidObjectState = 403,
     InvalidPart = 400,
     InvalidPartOrder = 400,
     InvalidPolicyDocument = 400,

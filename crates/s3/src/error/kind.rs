@@ -49,9 +49,9 @@ const fn code_of(kind: ErrorKind) -> Code {
         ErrorKind::TooLarge => Code::EntityTooLarge,
         ErrorKind::Conflict => Code::ConditionalRequestConflict,
         ErrorKind::Busy(_) => Code::SlowDown,
-        ErrorKind::Unavailable => Code::ServiceUnavailable,
-        ErrorKind::Nearline => Code::InvalidObjectState,
-        ErrorKind::Timeout => Code::ServiceUnavailable,
+        ErrorKind::Unavailable | ErrorKind::Later(_) | ErrorKind::Timeout => {
+            Code::ServiceUnavailable
+        }
         ErrorKind::Unsupported => Code::NotImplemented,
         ErrorKind::Corrupt | ErrorKind::Internal => Code::InternalError,
     }
@@ -120,9 +120,10 @@ fn words(error: &Error) -> String {
         ErrorKind::Unavailable | ErrorKind::Timeout => {
             "Too few disks can be reached at the moment. Please try again.".into()
         }
-        ErrorKind::Nearline => {
-            "The operation is not valid for the object's storage class: no copy is online.".into()
-        }
+        ErrorKind::Later(after) => format!(
+            "The content cannot be read yet. Please try again in {} seconds.",
+            after.as_secs()
+        ),
         ErrorKind::Busy(_) => "Please reduce your request rate.".into(),
         ErrorKind::Internal => "We encountered an internal error. Please try again.".into(),
         _ => error.message().to_owned(),
@@ -150,7 +151,7 @@ impl From<Error> for Refusal {
             }
         };
         let retry_after_secs = match error.kind() {
-            ErrorKind::Busy(after) => Some(after.as_secs().max(1)),
+            ErrorKind::Busy(after) | ErrorKind::Later(after) => Some(after.as_secs().max(1)),
             ErrorKind::Unavailable | ErrorKind::Timeout => Some(UNAVAILABLE_RETRY_SECS),
             _ => None,
         };

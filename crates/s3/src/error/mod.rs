@@ -2,6 +2,7 @@
 
 mod code;
 mod kind;
+mod request;
 mod xml;
 
 use std::borrow::Cow;

@@ -1,8 +1,8 @@
 //! Reading a form: fields into memory, the file as a stream.
 
 use bytes::{Bytes, BytesMut};
+use dewar_http_front::{FormDecoder, FormStep};
 
-use super::multipart::{FormDecoder, FormStep};
 use super::policy::LengthRange;
 use crate::error::{Code, Refusal, Result};
 use crate::limits::{FORM_FIELD_BYTES_MAX, FORM_FIELDS_BYTES_MAX, FORM_FIELDS_MAX};

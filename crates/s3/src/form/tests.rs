@@ -135,30 +135,6 @@ fn the_file_must_be_within_its_range() {
     assert_eq!(code(range(6, 9)), Code::EntityTooSmall);
 }
 
-#[test]
-fn boundaries_are_read_as_clients_write_them() {
-    let of = |text: &str| boundary_of(text);
-    assert_eq!(
-        of("multipart/form-data; boundary=abc").as_deref(),
-        Some("abc")
-    );
-    assert_eq!(
-        of("Multipart/Form-Data;charset=utf-8; Boundary=\"a b\"").as_deref(),
-        Some("a b")
-    );
-    for bad in [
-        "multipart/form-data",
-        "multipart/mixed; boundary=a",
-        "multipart/form-data; boundary=",
-    ] {
-        assert_eq!(of(bad), None, "{bad}");
-    }
-    assert_eq!(
-        of(&format!("multipart/form-data; boundary={}", "x".repeat(71))),
-        None
-    );
-}
-
 fn policy(json: &str) -> Result<Policy, Refusal> {
     Policy::parse(&STANDARD.encode(json))
 }
@@ -269,12 +245,9 @@ proptest! {
     }
 
     #[test]
-    fn the_parsers_never_panic(
-        noise in "(--B|\r\n|--|;|=|\"|\\\\|name|form-data|Content-Disposition: |x){0,30}",
-        control in any::<u8>(),
+    fn the_parser_of_policies_never_panics(
         json in "[\\[\\]{}\",:$a-z0-9-]{0,60}",
     ) {
-        fuzz_multipart(&[&[control], noise.as_bytes()].concat());
         fuzz_policy(json.as_bytes());
     }
 }

@@ -1,9 +1,10 @@
 //! AbortMultipartUpload.
 
+use dewar_http_front::{Answer, empty_answer};
 use http::StatusCode;
 
 use super::document_fields::upload_id;
-use crate::door::{Answer, Door, RequestContext, empty_answer};
+use crate::door::{Door, RequestContext};
 use crate::error::Result;
 
 pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {

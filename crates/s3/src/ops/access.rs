@@ -1,16 +1,15 @@
 //! Verbs for access control: policies, lists, ownership, the public access block, payment.
 
 use dewar_auth::{BUCKET_POLICY_BYTES_MAX, PublicAccessBlock};
+use dewar_http_front::{Answer, empty_answer, full_answer, header, value_of};
 use dewar_store::api::NewAcl;
 use http::StatusCode;
 use s3s::dto;
 
 use super::delete_objects::document;
-use crate::door::{
-    AccessVerb, Answer, Door, RequestContext, empty_answer, full_answer, xml_answer,
-};
+use crate::door::{AccessVerb, Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
-use crate::wire::{acl_document, acl_elements, acl_of, header, ownership_named, value_of};
+use crate::wire::{acl_document, acl_elements, acl_of, ownership_named};
 
 pub(super) async fn call(
     door: &Door,

@@ -5,6 +5,7 @@
 use std::pin::Pin;
 
 use bytes::Bytes;
+use dewar_http_front::{Answer, header, stream_answer, write_condition};
 use dewar_store::api::{CompleteRequest, ObjectInfo};
 use dewar_types::Error;
 use futures_util::stream;
@@ -14,12 +15,10 @@ use http::header::CONTENT_TYPE;
 use super::delete_objects::document;
 use super::document_fields::upload_id;
 use super::parts_documents::{CompleteResult, NamedParts};
-use crate::door::{Answer, Door, RequestContext, stream_answer, text_answer, xml_text};
+use crate::door::{Door, RequestContext, text_answer, xml_text};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::KEEP_ALIVE_INTERVAL;
-use crate::wire::{
-    customer_key, encryption_headers, header, named_checksum, version_headers, write_condition,
-};
+use crate::wire::{customer_key, encryption_headers, named_checksum, version_headers};
 
 type Joining = Pin<Box<dyn Future<Output = Result<ObjectInfo, Error>> + Send>>;
 

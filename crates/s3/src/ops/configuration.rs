@@ -1,9 +1,10 @@
 //! Sub-resources that clients request by default and that Dewar does not store. Each is answered as
 //! S3 answers for a bucket or object on which they were never set.
 
+use dewar_http_front::Answer;
 use http::StatusCode;
 
-use crate::door::{Answer, Configuration, Door, RequestContext, text_answer};
+use crate::door::{Configuration, Door, RequestContext, text_answer};
 use crate::error::{Refusal, Result};
 
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use dewar_store::api::{CopyRequest, ObjectRef, VersionAttributes};
+use dewar_http_front::{Answer, header, read_condition_of, value_of, write_condition};
+use dewar_store::api::{CopyRequest, Hierarchy, ObjectRef, VersionAttributes};
 use dewar_types::VersionName;
 use http::HeaderMap;
 
 use super::parts_documents::{CopyChecksum, CopyResult};
-use crate::door::{Answer, Door, RequestContext, xml_answer};
+use crate::door::{Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::wire::{
-    acl_of, algorithm_named, attributes_of, copy_source_condition, encryption_headers,
-    encryption_of, header, object_named, refuse_unsupported, source_key, value_of,
-    version_attributes_of, version_headers, write_condition,
+    acl_of, algorithm_named, encryption_headers, encryption_of, object_named, refuse_unsupported,
+    settings_of, source_key, version_attributes_of, version_headers,
 };
 
 pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
@@ -32,14 +32,17 @@ pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer
     let checksum = header(headers, "x-amz-checksum-algorithm")?;
     let checksum = checksum.map(algorithm_named).transpose()?;
     let encryption = encryption_of(context, headers)?;
-    let mut marks = version_attributes_of(headers)?;
+    let mut attributes = match replace {
+        true => version_attributes_of(headers)?,
+        false => settings_of(headers)?,
+    };
     if !replaces_tags(headers)? {
-        marks.tags = None;
-    } else if marks.tags.is_none() {
-        marks.tags = Some(BTreeMap::new());
+        attributes.tags = None;
+    } else if attributes.tags.is_none() {
+        attributes.tags = Some(BTreeMap::new());
     }
-    let as_it_was =
-        encryption.is_none() && marks == VersionAttributes::default() && source_version.is_none();
+    let settings_kept = attributes == VersionAttributes::default();
+    let as_it_was = encryption.is_none() && settings_kept && source_version.is_none();
     if source == target && !replace && checksum.is_none() && as_it_was {
         return Err(Refusal::new(
             Code::InvalidRequest,
@@ -49,16 +52,13 @@ pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer
         ));
     }
     let request = CopyRequest {
+        hierarchy: Hierarchy::Flat,
         source,
         source_version,
-        source_condition: copy_source_condition(headers)?,
+        source_condition: read_condition_of(headers, "x-amz-copy-source-")?,
         target,
-        marks,
-        attributes: if replace {
-            Some(attributes_of(headers)?)
-        } else {
-            None
-        },
+        attributes,
+        replace_headers: replace,
         checksum,
         condition: write_condition(headers)?,
         source_key: source_key(context)?,

@@ -1,11 +1,12 @@
 //! The rules of a bucket for pages of other origins.
 
+use dewar_http_front::{Answer, empty_answer};
 use dewar_store::cors::{CORS_RULES_MAX, Cors, CorsRule};
 use http::StatusCode;
 use s3s::dto;
 
 use super::delete_objects::document;
-use crate::door::{Answer, Door, RequestContext, empty_answer, xml_answer};
+use crate::door::{Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
 
 /// The methods that rules may speak of.

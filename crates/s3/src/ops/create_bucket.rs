@@ -1,5 +1,6 @@
 //! CreateBucket.
 
+use dewar_http_front::{Answer, empty_answer, header, value_of};
 use dewar_store::api::{BucketOptions, NewBucket, ObjectLock, Tags, Versioning};
 use dewar_store::limits::TAGS_PER_BUCKET_MAX;
 use dewar_types::ErrorKind;
@@ -9,9 +10,9 @@ use s3s::xml::{DeError, DeResult, Deserialize, Deserializer};
 
 use super::delete_objects::document;
 use super::tagging::TagList;
-use crate::door::{Answer, Door, RequestContext, empty_answer};
+use crate::door::{Door, RequestContext};
 use crate::error::{Code, Refusal, Result};
-use crate::wire::{acl_of, header, ownership_named, refuse_unsupported, value_of};
+use crate::wire::{acl_of, ownership_named, refuse_unsupported};
 
 const OLDEST_REGION: &str = "us-east-1";
 

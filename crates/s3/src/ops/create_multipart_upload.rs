@@ -1,13 +1,14 @@
 //! CreateMultipartUpload.
 
+use dewar_http_front::Answer;
 use dewar_store::api::CreateUploadRequest;
 use http::HeaderValue;
 use s3s::dto::CreateMultipartUploadOutput;
 
-use crate::door::{Answer, Door, RequestContext, xml_answer};
+use crate::door::{Door, RequestContext, xml_answer};
 use crate::error::Result;
 use crate::wire::{
-    abort_headers, acl_of, announced_checksum, attributes_of, encryption_headers, encryption_of,
+    abort_headers, acl_of, announced_checksum, encryption_headers, encryption_of,
     refuse_unsupported, version_attributes_of,
 };
 
@@ -18,8 +19,7 @@ pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer
     let (algorithm, composite) = announced_checksum(headers)?;
     let request = CreateUploadRequest {
         object: object.clone(),
-        attributes: attributes_of(headers)?,
-        marks: version_attributes_of(headers)?,
+        attributes: version_attributes_of(headers)?,
         checksum: Some(algorithm),
         composite,
         encryption: encryption_of(context, headers)?,

@@ -1,9 +1,10 @@
 //! DeleteBucket.
 
+use dewar_http_front::{Answer, empty_answer};
 use dewar_store::api::Emptiness;
 use http::StatusCode;
 
-use crate::door::{Answer, Door, RequestContext, empty_answer};
+use crate::door::{Door, RequestContext};
 use crate::error::Result;
 
 pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {

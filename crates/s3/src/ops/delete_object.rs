@@ -1,11 +1,12 @@
 //! DeleteObject.
 
+use dewar_http_front::{Answer, empty_answer, value_of};
 use dewar_store::api::DeleteRequest;
 use http::{HeaderValue, StatusCode};
 
-use crate::door::{Answer, Door, RequestContext, empty_answer};
+use crate::door::{Door, RequestContext};
 use crate::error::Result;
-use crate::wire::{delete_condition, value_of};
+use crate::wire::delete_condition;
 
 pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
     let request = DeleteRequest {

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
-use dewar_store::api::{DeleteItem, ETag, WriteCondition};
+use dewar_http_front::Answer;
+use dewar_store::api::{DeleteItem, ETagMatch, WriteCondition};
 use dewar_types::Timestamp;
 use s3s::dto::{Delete, DeleteObjectsOutput, DeletedObject, ObjectIdentifier};
 use s3s::xml::{Deserialize, Deserializer};
 
-use crate::door::{Answer, Door, RequestContext, xml_answer};
+use crate::door::{Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::BULK_DELETE_KEYS_MAX;
 use crate::wire::key_named;
@@ -95,8 +96,8 @@ fn read(object: &ObjectIdentifier) -> Result<DeleteItem> {
         u64::try_from(n).map_err(|_| Refusal::new(Code::InvalidArgument, "A size is negative."))
     };
     let if_match = object.e_tag.as_ref().map(|etag| match etag.value() {
-        "*" => ETag::Any,
-        value => ETag::Is(value.to_owned()),
+        "*" => ETagMatch::Any,
+        value => ETagMatch::Is(value.to_owned()),
     });
     let modified = object
         .last_modified_time

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use dewar_checksum::Algorithm;
+use dewar_sigv4::encode_path;
 use dewar_types::{UploadId, UserId};
 use s3s::dto::{ChecksumAlgorithm, ChecksumType, ETag, Initiator, Owner, StorageClass};
 
 use crate::door::{Door, RequestContext};
 use crate::error::{Code, Refusal, Result};
-use crate::sigv4::encode_path;
 
 /// The accounts that an answer names, each looked up once.
 #[derive(Default)]

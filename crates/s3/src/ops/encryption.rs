@@ -1,11 +1,12 @@
 //! How a bucket encrypts objects that do not say.
 
+use dewar_http_front::{Answer, empty_answer};
 use dewar_store::BucketEncryption;
 use http::StatusCode;
 use s3s::dto;
 
 use super::delete_objects::document;
-use crate::door::{Answer, Door, RequestContext, empty_answer, xml_answer};
+use crate::door::{Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
 
 const AES256: &str = "AES256";

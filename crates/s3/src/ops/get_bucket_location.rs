@@ -1,8 +1,9 @@
 //! GetBucketLocation.
 
+use dewar_http_front::Answer;
 use s3s::dto::{BucketLocationConstraint, GetBucketLocationOutput};
 
-use crate::door::{Answer, Door, RequestContext, xml_answer};
+use crate::door::{Door, RequestContext, xml_answer};
 use crate::error::Result;
 
 pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {

@@ -1,22 +1,22 @@
 //! GetObject.
 
-use dewar_store::Download;
+use dewar_http_front::{
+    Answer, content_range, download_answer, header, http_date, parse_range, quoted, read_condition,
+    unsatisfied_range, value_of,
+};
 use dewar_store::api::{DeleteMarkerError, GetRequest, IfRange, ObjectInfo, ReadCondition};
 use dewar_types::{ByteRange, Error, ErrorKind};
-use futures_util::{StreamExt, stream};
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
     CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPIRES, LAST_MODIFIED, RANGE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use crate::door::{Answer, Door, RequestContext, empty_answer, full_answer, stream_answer};
+use crate::door::{Door, RequestContext};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PART_NUMBER_MAX;
-use crate::range::parse_range;
 use crate::wire::{
-    checksum_headers, customer_key, encryption_headers, header, http_date, object_headers,
-    part_checksum_headers, quoted, read_condition, value_of,
+    checksum_headers, customer_key, encryption_headers, object_headers, part_checksum_headers,
 };
 
 pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
@@ -27,36 +27,10 @@ pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer
         Err(error) => return Err(explain(door, context, error).await),
     };
     let (status, headers) = head(context, &download.info, download.range, &partial)?;
-    let mut answer = send(download).await?;
+    let mut answer = download_answer(download).await?;
     *answer.status_mut() = status;
     *answer.headers_mut() = headers;
     Ok(answer)
-}
-
-/// The answer's body. Its first bytes are read before the head is sent. So missing disks cause an
-/// error with a code, and not a broken connection. Content that fits into the first bytes needs no
-/// stream.
-async fn send(mut download: Download) -> Result<Answer> {
-    let length = download.range.len();
-    if length == 0 {
-        return Ok(empty_answer(StatusCode::OK));
-    }
-    let first = download.next().await.transpose()?.unwrap_or_default();
-    if first.len() as u64 == length {
-        return Ok(full_answer(first));
-    }
-    let rest = stream::unfold(download, read_on);
-    let all = stream::once(std::future::ready(Ok(first))).chain(rest);
-    Ok(stream_answer(StatusCode::OK, all))
-}
-
-async fn read_on(mut download: Download) -> Option<(Result<bytes::Bytes, Error>, Download)> {
-    let bytes = download.next().await?;
-    if let Err(error) = &bytes {
-        // The head is sent: all that is left is to break the connection off, and to say why here.
-        tracing::error!(%error, "an answer was cut short");
-    }
-    Some((bytes, download))
 }
 
 /// Whether an answer is about a part of its object.
@@ -136,8 +110,7 @@ pub(super) fn head(
         // Part 1 of an empty object: there is no range that could be named.
         return Ok((StatusCode::OK, headers));
     }
-    let text = format!("bytes {}-{}/{}", range.start, range.end - 1, info.size);
-    headers.insert(CONTENT_RANGE, value_of(&text));
+    headers.insert(CONTENT_RANGE, content_range(range, info.size));
     Ok((StatusCode::PARTIAL_CONTENT, headers))
 }
 
@@ -203,12 +176,12 @@ pub(super) async fn explain(door: &Door, context: &RequestContext, error: Error)
     if kind == ErrorKind::InvalidRange {
         return refusal
             .element("ActualObjectSize", info.size.to_string())
-            .header(CONTENT_RANGE, value_of(&format!("bytes */{}", info.size)));
+            .header(CONTENT_RANGE, unsatisfied_range(info.size));
     }
     // RFC 9110 section 15.4.5: what a cache takes over from it.
     let kept = [
-        (CACHE_CONTROL, info.attributes.cache_control),
-        (EXPIRES, info.attributes.expires),
+        (CACHE_CONTROL, info.attributes.headers.cache_control),
+        (EXPIRES, info.attributes.headers.expires),
     ];
     let refusal = refusal
         .header(ETAG, quoted(&info.etag))

@@ -1,14 +1,15 @@
 //! GetObjectAttributes: the answer of HEAD, and the parts.
 
+use dewar_http_front::{Answer, header, http_date, value_of};
 use dewar_store::api::{AttributesRequest, ObjectChecksum, PartAttributes};
 use http::StatusCode;
 use http::header::LAST_MODIFIED;
 
 use super::get_object::explain;
-use crate::door::{Answer, Door, RequestContext, text_answer};
+use crate::door::{Door, RequestContext, text_answer};
 use crate::error::{Code, Refusal, Result, push_element};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
-use crate::wire::{customer_key, header, http_date, value_of};
+use crate::wire::customer_key;
 
 const KNOWN: [&str; 5] = [
     "ETag",
@@ -100,7 +101,11 @@ pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer
         push_parts(&mut xml, count, after, max, &parts);
     }
     if asked.has("StorageClass") {
-        let class = info.storage_class.as_deref().unwrap_or("STANDARD");
+        let class = info
+            .attributes
+            .storage_class
+            .as_deref()
+            .unwrap_or("STANDARD");
         push_element(&mut xml, "StorageClass", class);
     }
     if asked.has("ObjectSize") {

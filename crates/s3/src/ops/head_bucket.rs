@@ -1,11 +1,11 @@
 //! HeadBucket.
 
+use dewar_http_front::{Answer, empty_answer, value_of};
 use dewar_store::limits::BUCKETS_PER_OWNER_MAX;
 use http::{HeaderValue, StatusCode};
 
-use crate::door::{Answer, Door, RequestContext, empty_answer};
+use crate::door::{Door, RequestContext};
 use crate::error::Result;
-use crate::wire::value_of;
 
 pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
     let bucket = context.bucket()?;

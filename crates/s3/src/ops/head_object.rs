@@ -1,7 +1,9 @@
 //! HeadObject.
 
+use dewar_http_front::{Answer, empty_answer};
+
 use super::get_object::{PartialRead, explain, head, read_request};
-use crate::door::{Answer, Door, RequestContext, empty_answer};
+use crate::door::{Door, RequestContext};
 use crate::error::Result;
 
 pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {

@@ -1,28 +1,24 @@
 //! The IAM API: a form with an `Action`, answered in its own kind of XML (IAM API reference,
 //! "Making query requests").
 
-use std::collections::BTreeMap;
-
 use dewar_auth::{Action, Caller, User};
-use dewar_store::{
-    Group, Identities, POLICY_VERSIONS_MAX, PolicyHolder, PolicyHolderKind, Role, RoleChange, Store,
+use dewar_http_front::{Answer, UrlEncodedForm, iso_date};
+use dewar_iam::{
+    Group, Identities, POLICY_VERSIONS_MAX, PolicyHolder, PolicyHolderKind, Role, RoleChange,
 };
+use dewar_sigv4::encode_strict;
+use dewar_store::Store;
 use dewar_types::{Error, ErrorKind, Timestamp};
 use http::StatusCode;
 
 use super::iam_policies::policies;
 use super::iam_providers::providers;
-use crate::door::{Answer, text_answer};
+use crate::door::text_answer;
 use crate::error::{Code, Refusal, push_element};
-use crate::sigv4::{decode_percent, encode_strict};
-use crate::wire::iso_date;
 
 /// Most items in one page of a list.
 const PAGE_ITEMS: usize = 1000;
 const IAM_XMLNS: &str = "https://iam.amazonaws.com/doc/2010-05-08/";
-
-/// The parameters of a call.
-pub(crate) struct Form(BTreeMap<String, String>);
 
 /// Why it is not done: code, status and words.
 pub(crate) struct IamError {
@@ -43,7 +39,9 @@ impl From<Error> for IamError {
             ErrorKind::AlreadyExists => ("EntityAlreadyExists", StatusCode::CONFLICT),
             ErrorKind::Conflict => ("DeleteConflict", StatusCode::CONFLICT),
             ErrorKind::Quota => ("LimitExceeded", StatusCode::CONFLICT),
-            ErrorKind::Busy(_) => ("ServiceUnavailable", StatusCode::SERVICE_UNAVAILABLE),
+            ErrorKind::Busy(_) | ErrorKind::Later(_) => {
+                ("ServiceUnavailable", StatusCode::SERVICE_UNAVAILABLE)
+            }
             ErrorKind::MalformedPolicy => ("MalformedPolicyDocument", StatusCode::BAD_REQUEST),
             ErrorKind::InvalidName | ErrorKind::InvalidArgument | ErrorKind::TooLarge => {
                 ("ValidationError", StatusCode::BAD_REQUEST)
@@ -71,45 +69,36 @@ impl From<Error> for IamError {
     }
 }
 
-impl Form {
-    pub(crate) fn read(bytes: &[u8]) -> IamResult<Self> {
-        let malformed = || IamError {
-            code: "MalformedQueryString",
+pub(super) fn read_form(bytes: &[u8]) -> IamResult<UrlEncodedForm> {
+    UrlEncodedForm::parse(bytes).ok_or_else(|| IamError {
+        code: "MalformedQueryString",
+        status: StatusCode::BAD_REQUEST,
+        words: "The form is not URL-encoded.".into(),
+    })
+}
+
+pub(super) fn need<'a>(form: &'a UrlEncodedForm, name: &'static str) -> IamResult<&'a str> {
+    let text = form.get(name).filter(|text| !text.is_empty());
+    text.ok_or_else(|| IamError {
+        code: "ValidationError",
+        status: StatusCode::BAD_REQUEST,
+        words: format!("The request must contain the parameter {name}."),
+    })
+}
+
+pub(super) fn path_of(form: &UrlEncodedForm) -> &str {
+    form.get("Path").unwrap_or("/")
+}
+
+/// Refuses parameters that would take rights away and that Dewar does not support.
+pub(super) fn refuse(form: &UrlEncodedForm, names: &[&str]) -> IamResult<()> {
+    match names.iter().find(|name| form.has_field(name)) {
+        None => Ok(()),
+        Some(name) => Err(IamError {
+            code: "ValidationError",
             status: StatusCode::BAD_REQUEST,
-            words: "The form is not URL-encoded.".into(),
-        };
-        let text = std::str::from_utf8(bytes).map_err(|_| malformed())?;
-        let decoded = |text: &str| {
-            let text = text.replace('+', " ");
-            let bytes = decode_percent(&text).ok_or_else(malformed)?;
-            String::from_utf8(bytes.into_owned()).map_err(|_| malformed())
-        };
-        let mut fields = BTreeMap::new();
-        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if fields.insert(decoded(name)?, decoded(value)?).is_some() {
-                return Err(malformed());
-            }
-        }
-        Ok(Self(fields))
-    }
-
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
-    }
-
-    pub(super) fn need(&self, name: &'static str) -> IamResult<&str> {
-        self.get(name)
-            .filter(|text| !text.is_empty())
-            .ok_or_else(|| IamError {
-                code: "ValidationError",
-                status: StatusCode::BAD_REQUEST,
-                words: format!("The request must contain the parameter {name}."),
-            })
-    }
-
-    pub(super) fn path(&self) -> &str {
-        self.get("Path").unwrap_or("/")
+            words: format!("The parameter {name} is not supported."),
+        }),
     }
 }
 
@@ -135,7 +124,7 @@ impl Xml {
     /// A page of a list: those after `Marker`, as many as `MaxItems`.
     pub(super) fn list<T>(
         &mut self,
-        form: &Form,
+        form: &UrlEncodedForm,
         name: &str,
         items: &[T],
         mut member: impl FnMut(&mut Self, &T),
@@ -163,7 +152,7 @@ impl Xml {
 
 /// Answers a call, also with its errors.
 pub(crate) async fn call(store: &Store, caller: &Caller, bytes: &[u8], id: &str) -> Answer {
-    let asked = Form::read(bytes);
+    let asked = read_form(bytes);
     let action = asked.as_ref().ok().and_then(|form| form.get("Action"));
     let action = action.unwrap_or_default().to_owned();
     let outcome = match asked {
@@ -235,8 +224,13 @@ pub(super) fn push_metadata(xml: &mut String, id: &str) {
     xml.push_str("</ResponseMetadata>");
 }
 
-async fn answer(store: &Store, caller: &Caller, action: &str, form: &Form) -> IamResult<Xml> {
-    let iam = store.identities(caller).await?;
+async fn answer(
+    store: &Store,
+    caller: &Caller,
+    action: &str,
+    form: &UrlEncodedForm,
+) -> IamResult<Xml> {
+    let iam = store.accounts().identities(caller).await?;
     let mut xml = Xml::default();
     let done = users(&iam, action, form, &mut xml).await?
         || groups(&iam, action, form, &mut xml).await?
@@ -270,11 +264,19 @@ fn push_user(xml: &mut Xml, user: &User) {
     xml.text("CreateDate", &date(user.created));
 }
 
-async fn users(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> IamResult<bool> {
+async fn users(
+    iam: &Identities<'_>,
+    action: &str,
+    form: &UrlEncodedForm,
+    xml: &mut Xml,
+) -> IamResult<bool> {
     let name = form.get("UserName");
     match action {
         "CreateUser" => {
-            let user = iam.create_user(form.need("UserName")?, form.path()).await?;
+            refuse(form, &["PermissionsBoundary"])?;
+            let user = iam
+                .create_user(need(form, "UserName")?, path_of(form))
+                .await?;
             xml.nested("User", |xml| push_user(xml, &user));
         }
         "GetUser" => {
@@ -283,13 +285,13 @@ async fn users(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -
         }
         "UpdateUser" => {
             iam.update_user(
-                form.need("UserName")?,
+                need(form, "UserName")?,
                 form.get("NewUserName"),
                 form.get("NewPath"),
             )
             .await?;
         }
-        "DeleteUser" => iam.delete_user(form.need("UserName")?).await?,
+        "DeleteUser" => iam.delete_user(need(form, "UserName")?).await?,
         "ListUsers" => {
             let prefix = form.get("PathPrefix").unwrap_or("/");
             let mut users = iam.list_users().await?;
@@ -317,7 +319,7 @@ async fn users(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -
             });
         }
         "UpdateAccessKey" => {
-            let disabled = match form.need("Status")? {
+            let disabled = match need(form, "Status")? {
                 "Active" => false,
                 "Inactive" => true,
                 other => {
@@ -328,11 +330,11 @@ async fn users(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -
                     });
                 }
             };
-            let id = form.need("AccessKeyId")?;
+            let id = need(form, "AccessKeyId")?;
             iam.change_key(name, id, Some(disabled)).await?;
         }
         "DeleteAccessKey" => {
-            iam.change_key(name, form.need("AccessKeyId")?, None)
+            iam.change_key(name, need(form, "AccessKeyId")?, None)
                 .await?
         }
         "GetAccountSummary" => {
@@ -378,28 +380,33 @@ fn push_group(iam: &Identities<'_>, xml: &mut Xml, group: &Group) {
     xml.text("CreateDate", &date(group.created));
 }
 
-async fn groups(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> IamResult<bool> {
+async fn groups(
+    iam: &Identities<'_>,
+    action: &str,
+    form: &UrlEncodedForm,
+    xml: &mut Xml,
+) -> IamResult<bool> {
     match action {
         "CreateGroup" => {
             let group = iam
-                .create_group(form.need("GroupName")?, form.path())
+                .create_group(need(form, "GroupName")?, path_of(form))
                 .await?;
             xml.nested("Group", |xml| push_group(iam, xml, &group));
         }
         "GetGroup" => {
-            let (group, members) = iam.members(form.need("GroupName")?).await?;
+            let (group, members) = iam.members(need(form, "GroupName")?).await?;
             xml.nested("Group", |xml| push_group(iam, xml, &group));
             xml.list(form, "Users", &members, push_user);
         }
         "UpdateGroup" => {
             iam.update_group(
-                form.need("GroupName")?,
+                need(form, "GroupName")?,
                 form.get("NewGroupName"),
                 form.get("NewPath"),
             )
             .await?;
         }
-        "DeleteGroup" => iam.delete_group(form.need("GroupName")?).await?,
+        "DeleteGroup" => iam.delete_group(need(form, "GroupName")?).await?,
         "ListGroups" => {
             let prefix = form.get("PathPrefix").unwrap_or("/");
             let mut groups = iam.list_groups().await?;
@@ -409,14 +416,14 @@ async fn groups(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) 
             });
         }
         "ListGroupsForUser" => {
-            let groups = iam.groups_of(form.need("UserName")?).await?;
+            let groups = iam.groups_of(need(form, "UserName")?).await?;
             xml.list(form, "Groups", &groups, |xml, group| {
                 push_group(iam, xml, group)
             });
         }
         "AddUserToGroup" | "RemoveUserFromGroup" => {
             let member = action == "AddUserToGroup";
-            iam.set_member(form.need("GroupName")?, form.need("UserName")?, member)
+            iam.set_member(need(form, "GroupName")?, need(form, "UserName")?, member)
                 .await?;
         }
         _ => return Ok(false),
@@ -444,7 +451,7 @@ fn push_role(iam: &Identities<'_>, xml: &mut Xml, role: &Role) {
     xml.text("MaxSessionDuration", &role.max_session.to_string());
 }
 
-fn role_change(form: &Form) -> IamResult<RoleChange> {
+fn role_change(form: &UrlEncodedForm) -> IamResult<RoleChange> {
     let seconds = form.get("MaxSessionDuration");
     let max_session = seconds.map(|text| text.parse::<u32>()).transpose();
     Ok(RoleChange {
@@ -458,18 +465,24 @@ fn role_change(form: &Form) -> IamResult<RoleChange> {
     })
 }
 
-async fn roles(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> IamResult<bool> {
+async fn roles(
+    iam: &Identities<'_>,
+    action: &str,
+    form: &UrlEncodedForm,
+    xml: &mut Xml,
+) -> IamResult<bool> {
     match action {
         "CreateRole" => {
-            form.need("AssumeRolePolicyDocument")?;
-            let name = form.need("RoleName")?;
+            refuse(form, &["PermissionsBoundary"])?;
+            need(form, "AssumeRolePolicyDocument")?;
+            let name = need(form, "RoleName")?;
             let role = iam
-                .create_role(name, form.path(), role_change(form)?)
+                .create_role(name, path_of(form), role_change(form)?)
                 .await?;
             xml.nested("Role", |xml| push_role(iam, xml, &role));
         }
         "GetRole" => {
-            let role = iam.role(Action::GetRole, form.need("RoleName")?).await?;
+            let role = iam.role(Action::GetRole, need(form, "RoleName")?).await?;
             xml.nested("Role", |xml| push_role(iam, xml, &role));
         }
         "UpdateRole" | "UpdateAssumeRolePolicy" => {
@@ -478,17 +491,17 @@ async fn roles(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -
                 change.trust = None;
                 (Action::UpdateRole, change)
             } else {
-                let trust = Some(form.need("PolicyDocument")?.to_owned());
+                let trust = Some(need(form, "PolicyDocument")?.to_owned());
                 let change = RoleChange {
                     trust,
                     ..RoleChange::default()
                 };
                 (Action::UpdateAssumeRolePolicy, change)
             };
-            iam.update_role(action, form.need("RoleName")?, change)
+            iam.update_role(action, need(form, "RoleName")?, change)
                 .await?;
         }
-        "DeleteRole" => iam.delete_role(form.need("RoleName")?).await?,
+        "DeleteRole" => iam.delete_role(need(form, "RoleName")?).await?,
         "ListRoles" => {
             let prefix = form.get("PathPrefix").unwrap_or("/");
             let mut roles = iam.list_roles().await?;
@@ -505,7 +518,7 @@ async fn holders(
     store: &Store,
     iam: &Identities<'_>,
     action: &str,
-    form: &Form,
+    form: &UrlEncodedForm,
     xml: &mut Xml,
 ) -> IamResult<bool> {
     let Some(permitted) = Action::parse(&format!("iam:{action}")) else {
@@ -537,21 +550,21 @@ async fn holders(
         return Ok(false);
     }
     if matches!(plain.as_str(), "Attach*Policy" | "Detach*Policy") {
-        let (name, arn) = (form.need(field)?, form.need("PolicyArn")?);
+        let (name, arn) = (need(form, field)?, need(form, "PolicyArn")?);
         let attached = plain == "Attach*Policy";
         iam.set_attached(permitted, kind, name, arn, attached)
             .await?;
         return Ok(true);
     }
-    let holder: PolicyHolder = iam.find(permitted, kind, form.need(field)?).await?;
+    let holder: PolicyHolder = iam.find(permitted, kind, need(form, field)?).await?;
     let accounts = store.accounts();
     match plain.as_str() {
         "Put*Policy" => {
-            let (name, text) = (form.need("PolicyName")?, form.need("PolicyDocument")?);
+            let (name, text) = (need(form, "PolicyName")?, need(form, "PolicyDocument")?);
             accounts.put_policy(&holder, name, text).await?;
         }
         "Get*Policy" => {
-            let name = form.need("PolicyName")?;
+            let name = need(form, "PolicyName")?;
             let (inline, _) = accounts.policies_of(&holder).await?;
             let text = inline.get(name).ok_or_else(|| IamError {
                 code: "NoSuchEntity",
@@ -564,7 +577,7 @@ async fn holders(
         }
         "Delete*Policy" => {
             accounts
-                .delete_policy(&holder, form.need("PolicyName")?)
+                .delete_policy(&holder, need(form, "PolicyName")?)
                 .await?;
         }
         "List*Policies" => {
@@ -588,7 +601,7 @@ async fn holders(
 }
 
 /// Names are direct members of their list, without elements of their own.
-fn list_names(xml: &mut Xml, form: &Form, names: &[String]) {
+fn list_names(xml: &mut Xml, form: &UrlEncodedForm, names: &[String]) {
     let max = form.get("MaxItems").and_then(|text| text.parse().ok());
     let from: usize = form
         .get("Marker")

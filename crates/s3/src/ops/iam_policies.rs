@@ -1,10 +1,11 @@
 //! Managed policies in the IAM API: those of the account, and AWS's own.
 
 use dewar_auth::Action;
-use dewar_store::{Identities, ManagedPolicy, aws_policies, aws_policy};
+use dewar_http_front::UrlEncodedForm;
+use dewar_iam::{Identities, ManagedPolicy, aws_policies, aws_policy};
 use http::StatusCode;
 
-use super::iam::{Form, IamError, IamResult, Xml, date, encoded, short};
+use super::iam::{IamError, IamResult, Xml, date, encoded, need, path_of, short};
 
 fn push_policy(iam: &Identities<'_>, xml: &mut Xml, policy: &ManagedPolicy) {
     let name = short(&policy.name);
@@ -39,7 +40,7 @@ fn push_version(xml: &mut Xml, policy: &ManagedPolicy, number: u32, with_text: b
 }
 
 /// The policies of `CredentialScope`: `Local` ones of the account, those of `AWS`, or `All`.
-async fn listed(iam: &Identities<'_>, form: &Form) -> IamResult<Vec<ManagedPolicy>> {
+async fn listed(iam: &Identities<'_>, form: &UrlEncodedForm) -> IamResult<Vec<ManagedPolicy>> {
     let (own, aws) = match form.get("Scope").unwrap_or("All") {
         "All" => (true, true),
         "Local" => (true, false),
@@ -66,11 +67,11 @@ async fn listed(iam: &Identities<'_>, form: &Form) -> IamResult<Vec<ManagedPolic
 pub(super) async fn policies(
     iam: &Identities<'_>,
     action: &str,
-    form: &Form,
+    form: &UrlEncodedForm,
     xml: &mut Xml,
 ) -> IamResult<bool> {
     let number = || {
-        let text = form.need("VersionId")?;
+        let text = need(form, "VersionId")?;
         let number = text.strip_prefix('v').and_then(|text| text.parse().ok());
         number.ok_or_else(|| IamError {
             code: "NoSuchEntity",
@@ -81,19 +82,19 @@ pub(super) async fn policies(
     match action {
         "CreatePolicy" => {
             let description = form.get("Description").map(str::to_owned);
-            let (name, text) = (form.need("PolicyName")?, form.need("PolicyDocument")?);
+            let (name, text) = (need(form, "PolicyName")?, need(form, "PolicyDocument")?);
             let policy = iam
-                .create_policy(name, form.path(), description, text)
+                .create_policy(name, path_of(form), description, text)
                 .await?;
             xml.nested("Policy", |xml| push_policy(iam, xml, &policy));
         }
         "GetPolicy" => {
             let policy = iam
-                .policy(Action::GetPolicy, form.need("PolicyArn")?)
+                .policy(Action::GetPolicy, need(form, "PolicyArn")?)
                 .await?;
             xml.nested("Policy", |xml| push_policy(iam, xml, &policy));
         }
-        "DeletePolicy" => iam.delete_policy(form.need("PolicyArn")?).await?,
+        "DeletePolicy" => iam.delete_policy(need(form, "PolicyArn")?).await?,
         "ListPolicies" => {
             let policies = listed(iam, form).await?;
             xml.list(form, "Policies", &policies, |xml, policy| {
@@ -101,7 +102,7 @@ pub(super) async fn policies(
             });
         }
         "ListPolicyVersions" => {
-            let arn = form.need("PolicyArn")?;
+            let arn = need(form, "PolicyArn")?;
             let policy = iam.policy(Action::ListPolicyVersions, arn).await?;
             let numbers: Vec<u32> = policy.versions.keys().rev().copied().collect();
             xml.list(form, "Versions", &numbers, |xml, number| {
@@ -109,7 +110,7 @@ pub(super) async fn policies(
             });
         }
         "GetPolicyVersion" => {
-            let arn = form.need("PolicyArn")?;
+            let arn = need(form, "PolicyArn")?;
             let policy = iam.policy(Action::GetPolicyVersion, arn).await?;
             let number: u32 = number()?;
             if !policy.versions.contains_key(&number) {
@@ -124,7 +125,7 @@ pub(super) async fn policies(
             });
         }
         "CreatePolicyVersion" => {
-            let (arn, text) = (form.need("PolicyArn")?, form.need("PolicyDocument")?);
+            let (arn, text) = (need(form, "PolicyArn")?, need(form, "PolicyDocument")?);
             let default = form.get("SetAsDefault") == Some("true");
             let (policy, number) = iam.reword_policy(arn, text, default).await?;
             xml.nested("PolicyVersion", |xml| {
@@ -133,7 +134,7 @@ pub(super) async fn policies(
         }
         "DeletePolicyVersion" | "SetDefaultPolicyVersion" => {
             let remove = action == "DeletePolicyVersion";
-            iam.choose_wording(form.need("PolicyArn")?, number()?, remove)
+            iam.choose_wording(need(form, "PolicyArn")?, number()?, remove)
                 .await?;
         }
         _ => return Ok(false),

@@ -1,9 +1,9 @@
 //! OpenID Connect providers in the IAM API.
 
-use dewar_store::{Identities, ProviderChange};
+use dewar_http_front::{UrlEncodedForm, iso_date};
+use dewar_iam::{Identities, ProviderChange};
 
-use super::iam::{Form, IamResult, Xml};
-use crate::wire::iso_date;
+use super::iam::{IamResult, Xml, need};
 
 /// Most members of a list in a form. Lists with more members are refused where they are used.
 const MEMBERS_MAX: usize = 1000;
@@ -12,20 +12,20 @@ const MEMBERS_MAX: usize = 1000;
 pub(super) async fn providers(
     iam: &Identities<'_>,
     action: &str,
-    form: &Form,
+    form: &UrlEncodedForm,
     xml: &mut Xml,
 ) -> IamResult<bool> {
     const ARN: &str = "OpenIDConnectProviderArn";
     match action {
         "CreateOpenIDConnectProvider" => {
-            let url = form.need("Url")?;
+            let url = need(form, "Url")?;
             let client_ids = members(form, "ClientIDList");
             let thumbprints = members(form, "ThumbprintList");
             let made = iam.create_provider(url, client_ids, thumbprints).await?;
             xml.text(ARN, &made.arn);
         }
         "GetOpenIDConnectProvider" => {
-            let found = iam.provider(form.need(ARN)?).await?;
+            let found = iam.provider(need(form, ARN)?).await?;
             xml.text("Url", &found.url);
             push_members(xml, "ClientIDList", &found.client_ids);
             push_members(xml, "ThumbprintList", &found.thumbprints);
@@ -39,18 +39,18 @@ pub(super) async fn providers(
                 }
             });
         }
-        "DeleteOpenIDConnectProvider" => iam.delete_provider(form.need(ARN)?).await?,
+        "DeleteOpenIDConnectProvider" => iam.delete_provider(need(form, ARN)?).await?,
         "AddClientIDToOpenIDConnectProvider" => {
-            let change = ProviderChange::AddClientId(form.need("ClientID")?.to_owned());
-            iam.change_provider(form.need(ARN)?, change).await?;
+            let change = ProviderChange::AddClientId(need(form, "ClientID")?.to_owned());
+            iam.change_provider(need(form, ARN)?, change).await?;
         }
         "RemoveClientIDFromOpenIDConnectProvider" => {
-            let change = ProviderChange::RemoveClientId(form.need("ClientID")?.to_owned());
-            iam.change_provider(form.need(ARN)?, change).await?;
+            let change = ProviderChange::RemoveClientId(need(form, "ClientID")?.to_owned());
+            iam.change_provider(need(form, ARN)?, change).await?;
         }
         "UpdateOpenIDConnectProviderThumbprint" => {
             let change = ProviderChange::Thumbprints(members(form, "ThumbprintList"));
-            iam.change_provider(form.need(ARN)?, change).await?;
+            iam.change_provider(need(form, ARN)?, change).await?;
         }
         _ => return Ok(false),
     }
@@ -58,7 +58,7 @@ pub(super) async fn providers(
 }
 
 /// A list as a form has it: `NAME.member.1`, `NAME.member.2`.
-fn members(form: &Form, name: &str) -> Vec<String> {
+fn members(form: &UrlEncodedForm, name: &str) -> Vec<String> {
     (1..=MEMBERS_MAX)
         .map_while(|at| form.get(&format!("{name}.member.{at}")))
         .map(str::to_owned)

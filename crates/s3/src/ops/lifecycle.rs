@@ -1,5 +1,6 @@
 //! A bucket's lifecycle rules.
 
+use dewar_http_front::{Answer, empty_answer, iso_date};
 use dewar_store::lifecycle::Lifecycle;
 use dewar_store::lifecycle::rules::{
     Expiration, Filter, FilterForm, NoncurrentExpiration, NoncurrentTransition, Rule, Transition,
@@ -11,9 +12,8 @@ use s3s::dto::{
 };
 
 use super::delete_objects::{document, malformed};
-use crate::door::{Answer, Door, RequestContext, empty_answer, text_answer};
+use crate::door::{Door, RequestContext, text_answer};
 use crate::error::{Code, Refusal, Result, push_element};
-use crate::wire::iso_date;
 
 pub(super) async fn get(door: &Door, context: &RequestContext) -> Result<Answer> {
     let bucket = context.bucket()?;

@@ -1,11 +1,12 @@
 //! ListBuckets.
 
+use dewar_http_front::Answer;
 use dewar_store::api::BucketInfo;
 use dewar_types::BucketName;
 use s3s::dto::{Bucket, ListBucketsOutput};
 
 use super::document_fields::Owners;
-use crate::door::{Answer, Door, RequestContext, xml_answer};
+use crate::door::{Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::wire::xml_date;

@@ -1,10 +1,11 @@
 //! ListMultipartUploads.
 
+use dewar_http_front::Answer;
 use dewar_store::api::ListUploadsRequest;
 use s3s::dto::{CommonPrefix, EncodingType, ListMultipartUploadsOutput, MultipartUpload};
 
 use super::document_fields::{Owners, algorithm, kind, listed, storage_class};
-use crate::door::{Answer, Door, RequestContext, xml_answer};
+use crate::door::{Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::wire::xml_date;

@@ -1,14 +1,15 @@
 //! ListObjectVersions. It is written by hand: S3 lists versions and delete markers in one sequence,
 //! by key and then by age. A document type with separate lists could not keep this order.
 
+use dewar_http_front::{Answer, iso_date};
 use dewar_store::api::{ListVersionsRequest, ListedVersion};
 
 use super::document_fields::{Owners, listed};
 use super::head_bucket::bucket_region;
-use crate::door::{Answer, Door, RequestContext, text_answer};
+use crate::door::{Door, RequestContext, text_answer};
 use crate::error::{Result, push_element, push_name};
 use crate::limits::PAGE_ITEMS_MAX;
-use crate::wire::{iso_date, version_named};
+use crate::wire::version_named;
 
 pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
     let text = |name| context.query.get(name).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dewar_http_front::Answer;
 use dewar_store::api::{BucketRef, ListPage, ListRequest, ListedObject};
 use s3s::dto::{
     CommonPrefix, EncodingType, ListObjectsOutput, ListObjectsV2Output, Object, ObjectStorageClass,
@@ -9,7 +10,7 @@ use s3s::dto::{
 
 use super::document_fields::{Owners, algorithm, etag, kind, listed};
 use super::head_bucket::bucket_region;
-use crate::door::{Answer, Door, RequestContext, xml_answer};
+use crate::door::{Door, RequestContext, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::wire::xml_date;

@@ -1,10 +1,11 @@
 //! ListParts.
 
+use dewar_http_front::Answer;
 use dewar_store::api::ListPartsRequest;
 
 use super::document_fields::{Owners, upload_id};
 use super::parts_documents::PartsResult;
-use crate::door::{Answer, Door, RequestContext, xml_answer};
+use crate::door::{Door, RequestContext, xml_answer};
 use crate::error::Result;
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::wire::{abort_headers, customer_key};

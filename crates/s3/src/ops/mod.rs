@@ -41,9 +41,11 @@ mod versioning;
 
 use std::pin::Pin;
 
-use crate::door::{Answer, Door, RequestContext, Verb};
+use dewar_http_front::Answer;
+
+use crate::door::{Door, RequestContext, Verb};
 use crate::error::Result;
-pub(crate) use iam::{Form, call as iam, refused as iam_refused};
+pub(crate) use iam::{call as iam, refused as iam_refused};
 pub(crate) use sts::{call as sts, is_unsigned_call};
 
 /// Runs the verb of the request.

@@ -1,14 +1,15 @@
 //! Object lock: a bucket's configuration, retention and legal holds of versions.
 
+use dewar_http_front::{Answer, empty_answer, iso_date};
 use dewar_store::api::{DefaultRetention, ObjectLock, Retention};
 use dewar_types::Timestamp;
 use http::StatusCode;
 use s3s::dto::{ObjectLockConfiguration, ObjectLockLegalHold, ObjectLockRetention};
 
 use super::delete_objects::{document, malformed};
-use crate::door::{Answer, Door, RequestContext, empty_answer, text_answer};
+use crate::door::{Door, RequestContext, text_answer};
 use crate::error::{Code, Refusal, Result};
-use crate::wire::{iso_date, legal_hold_of, mode_name, mode_named};
+use crate::wire::{legal_hold_of, mode_name, mode_named};
 
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
 const XMLNS: &str = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";

@@ -1,7 +1,11 @@
 //! Uploads from a browser's form.
 
 use dewar_auth::Caller;
-use dewar_store::api::{ObjectInfo, ObjectMetadata, ObjectRef, PutRequest};
+use dewar_http_front::{
+    Answer, boundary_of, empty_answer, header, quoted, value_of, write_condition,
+};
+use dewar_sigv4::{encode_path, encode_strict};
+use dewar_store::api::{ObjectInfo, ObjectRef, WriteRequest};
 use http::header::{ETAG, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 
@@ -10,17 +14,14 @@ use dewar_store::limits::TAGS_PER_OBJECT_MAX;
 
 use super::tagging::tags_of_document;
 
-use crate::door::{
-    Answer, Door, RequestContext, WireFacts, audit_failed_auth, empty_answer, text_answer,
-};
+use crate::door::{Door, RequestContext, WireFacts, audit_failed_auth, text_answer};
 use crate::error::{Code, Refusal, Result, push_element, push_name};
-use crate::form::{FormFields, FormUpload, LengthRange, boundary_of};
+use crate::form::{FormFields, FormUpload, LengthRange};
 use crate::limits::SINGLE_WRITE_BYTES_MAX;
-use crate::sigv4::{encode_path, encode_strict, verify_form};
+use crate::sigv4::verify_form;
 use crate::wire::{
-    DeclaredDigests, acl_of, attributes_of, checksum_headers, encryption_headers, encryption_of,
-    header, key_named, quoted, refuse_unsupported, value_of, version_attributes_of,
-    version_headers, write_condition,
+    DeclaredDigests, acl_of, checksum_headers, encryption_headers, encryption_of, key_named,
+    refuse_unsupported, version_attributes_of, version_headers,
 };
 
 pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<Answer> {
@@ -61,26 +62,27 @@ pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<An
     let facts = WireFacts::of_form(head, headers.clone(), signed_as_v2, now, region);
     let caller = caller.with_facts(facts);
     let declared = DeclaredDigests::read(&headers)?;
-    let mut marks = version_attributes_of(&headers)?;
-    if let Some(tagging) = fields.get("tagging") {
-        marks.tags = Some(tags_of_document(tagging.as_bytes(), TAGS_PER_OBJECT_MAX)?);
+    let mut attributes = version_attributes_of(&headers)?;
+    if attributes.headers.content_type.is_none() {
+        attributes.headers.content_type = fields.file_type().map(str::to_owned);
     }
-    let request = PutRequest {
-        object: ObjectRef {
-            bucket,
-            key: key_named(key)?,
-        },
-        size: None,
-        attributes: attributes(&headers, &fields)?,
-        marks,
+    if let Some(tagging) = fields.get("tagging") {
+        attributes.tags = Some(tags_of_document(tagging.as_bytes(), TAGS_PER_OBJECT_MAX)?);
+    }
+    let object = ObjectRef {
+        bucket,
+        key: key_named(key)?,
+    };
+    let request = WriteRequest {
+        attributes,
         want: declared.want(),
         checksum: declared.algorithm.or(Some(Algorithm::Crc64Nvme)),
         condition: write_condition(&headers)?,
         encryption: encryption_of(context, &headers)?,
         acl: acl_of(&headers)?,
+        ..WriteRequest::new(object.clone())
     };
-    let object = request.object.clone();
-    let mut upload = door.store.put(&caller, request).await?;
+    let mut upload = door.store.write(&caller, request).await?;
     while let Some(bytes) = file.next().await? {
         upload.write(bytes).await?;
     }
@@ -127,14 +129,6 @@ fn as_headers(fields: &FormFields) -> Result<HeaderMap> {
         headers.insert(name, value);
     }
     Ok(headers)
-}
-
-fn attributes(headers: &HeaderMap, fields: &FormFields) -> Result<ObjectMetadata> {
-    let mut attributes = attributes_of(headers)?;
-    if attributes.content_type.is_none() {
-        attributes.content_type = fields.file_type().map(str::to_owned);
-    }
-    Ok(attributes)
 }
 
 /// `location` is the object's full address.

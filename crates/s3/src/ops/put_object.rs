@@ -1,15 +1,16 @@
 //! PutObject.
 
 use dewar_checksum::Algorithm;
-use dewar_store::api::{ObjectInfo, PutRequest};
+use dewar_http_front::{Answer, empty_answer, quoted, write_condition};
+use dewar_store::api::{ObjectInfo, WriteRequest};
 use http::header::ETAG;
 use http::{HeaderMap, StatusCode};
 
-use crate::door::{Answer, Door, RequestContext, empty_answer};
+use crate::door::{Door, RequestContext};
 use crate::error::Result;
 use crate::wire::{
-    DeclaredDigests, acl_of, attributes_of, checksum_headers, encryption_headers, encryption_of,
-    quoted, refuse_unsupported, version_attributes_of, version_headers, write_condition,
+    DeclaredDigests, acl_of, checksum_headers, encryption_headers, encryption_of,
+    refuse_unsupported, version_attributes_of, version_headers,
 };
 
 pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<Answer> {
@@ -28,20 +29,19 @@ pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<An
             return Err(refusal);
         }
     };
-    let request = PutRequest {
-        object,
+    let request = WriteRequest {
         size: length,
-        attributes: attributes_of(context.headers())?,
-        marks: version_attributes_of(context.headers())?,
+        attributes: version_attributes_of(context.headers())?,
         want: declared.want(),
         // What S3 keeps when the client sends none.
         checksum: declared.algorithm.or(Some(Algorithm::Crc64Nvme)),
         condition: write_condition(context.headers())?,
         encryption,
         acl: acl_of(context.headers())?,
+        ..WriteRequest::new(object)
     };
     // The store says no before a byte of the body is read.
-    let mut upload = door.store.put(&context.caller, request).await?;
+    let mut upload = door.store.write(&context.caller, request).await?;
     let mut body = context.take_body()?;
     while let Some(bytes) = body.next().await? {
         upload.write(bytes).await?;

@@ -1,11 +1,12 @@
 //! RenameObject: a name changes, no byte moves.
 
+use dewar_http_front::{Answer, empty_answer, header, write_condition_at};
 use dewar_store::api::{ObjectRef, RenameRequest};
 use http::StatusCode;
 
-use crate::door::{Answer, Door, RequestContext, empty_answer};
+use crate::door::{Door, RequestContext};
 use crate::error::{Code, Refusal, Result};
-use crate::wire::{header, rename_condition, rename_source};
+use crate::wire::rename_source;
 
 pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
     let headers = context.headers();
@@ -22,9 +23,9 @@ pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer
     };
     let request = RenameRequest {
         source,
-        source_condition: rename_condition(headers, "x-amz-rename-source-")?,
+        source_condition: write_condition_at(headers, "x-amz-rename-source-")?,
         target: key,
-        condition: rename_condition(headers, "")?,
+        condition: write_condition_at(headers, "")?,
     };
     door.store.rename(&context.caller, request).await?;
     Ok(empty_answer(StatusCode::OK))

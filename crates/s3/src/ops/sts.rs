@@ -4,14 +4,15 @@
 //! login token in it is the credential.
 
 use dewar_auth::{Caller, CredentialError, Secret};
-use dewar_store::{AssumeRole, IssuedSession, Store, WebIdentity, caller_identity};
+use dewar_http_front::{Answer, UrlEncodedForm, iso_date};
+use dewar_iam::{AssumeRole, IssuedSession, WebIdentity, caller_identity};
+use dewar_store::Store;
 use dewar_types::{Error, ErrorKind};
 use http::StatusCode;
 
-use super::iam::{Form, IamError, IamResult, Xml, push_metadata};
-use crate::door::{Answer, text_answer};
+use super::iam::{IamError, IamResult, Xml, need, push_metadata, read_form, refuse};
+use crate::door::text_answer;
 use crate::error::credential_error;
-use crate::wire::iso_date;
 
 const XMLNS: &str = "https://sts.amazonaws.com/doc/2011-06-15/";
 
@@ -20,12 +21,12 @@ const MEMBERS_MAX: usize = 100;
 
 /// Whether a form has an action that needs no signature.
 pub(crate) fn is_unsigned_call(bytes: &[u8]) -> bool {
-    Form::read(bytes).is_ok_and(|form| form.get("Action") == Some("AssumeRoleWithWebIdentity"))
+    read_form(bytes).is_ok_and(|form| form.get("Action") == Some("AssumeRoleWithWebIdentity"))
 }
 
 /// Answers a call, also with its errors.
 pub(crate) async fn call(store: &Store, caller: &Caller, bytes: &[u8], id: &str) -> Answer {
-    let outcome = match Form::read(bytes) {
+    let outcome = match read_form(bytes) {
         Ok(form) => answer(store, caller, &form).await,
         Err(refused) => Err(refused),
     };
@@ -44,11 +45,16 @@ pub(crate) async fn call(store: &Store, caller: &Caller, bytes: &[u8], id: &str)
     }
 }
 
-async fn answer(store: &Store, caller: &Caller, form: &Form) -> IamResult<(&'static str, Xml)> {
+async fn answer(
+    store: &Store,
+    caller: &Caller,
+    form: &UrlEncodedForm,
+) -> IamResult<(&'static str, Xml)> {
     let accounts = store.accounts();
     let mut xml = Xml::default();
     let action = match form.get("Action").unwrap_or_default() {
         "AssumeRole" => {
+            refuse(form, &["SerialNumber", "TokenCode", "ProvidedContexts"])?;
             let given = accounts
                 .assume_role(caller, asked(form)?)
                 .await
@@ -58,7 +64,7 @@ async fn answer(store: &Store, caller: &Caller, form: &Form) -> IamResult<(&'sta
         }
         "AssumeRoleWithWebIdentity" => {
             let web = WebIdentity {
-                token: Secret::new(form.need("WebIdentityToken")?.to_owned()),
+                token: Secret::new(need(form, "WebIdentityToken")?.to_owned()),
                 asked: asked(form)?,
             };
             let given = accounts
@@ -74,6 +80,7 @@ async fn answer(store: &Store, caller: &Caller, form: &Form) -> IamResult<(&'sta
             "AssumeRoleWithWebIdentity"
         }
         "GetSessionToken" => {
+            refuse(form, &["SerialNumber", "TokenCode"])?;
             let given = accounts
                 .session_token(caller, duration(form)?)
                 .await
@@ -118,7 +125,7 @@ fn push_given(xml: &mut Xml, given: &IssuedSession, assumed: bool) {
     }
 }
 
-fn duration(form: &Form) -> IamResult<Option<u32>> {
+fn duration(form: &UrlEncodedForm) -> IamResult<Option<u32>> {
     let parsed = form.get("DurationSeconds").map(str::parse).transpose();
     parsed.map_err(|_| IamError {
         code: "ValidationError",
@@ -127,15 +134,15 @@ fn duration(form: &Form) -> IamResult<Option<u32>> {
     })
 }
 
-fn asked(form: &Form) -> IamResult<AssumeRole> {
+fn asked(form: &UrlEncodedForm) -> IamResult<AssumeRole> {
     let text = |name: &str| {
         form.get(name)
             .filter(|text| !text.is_empty())
             .map(str::to_owned)
     };
     let mut asked = AssumeRole {
-        role: form.need("RoleArn")?.to_owned(),
-        session: form.need("RoleSessionName")?.to_owned(),
+        role: need(form, "RoleArn")?.to_owned(),
+        session: need(form, "RoleSessionName")?.to_owned(),
         policy: text("Policy"),
         duration: duration(form)?,
         external_id: text("ExternalId"),

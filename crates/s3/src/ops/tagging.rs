@@ -1,5 +1,6 @@
 //! Tags of objects and buckets.
 
+use dewar_http_front::{Answer, empty_answer, value_of};
 use dewar_store::api::check_tags;
 use dewar_store::api::{BucketTags, Tags};
 use dewar_store::limits::{TAGS_PER_BUCKET_MAX, TAGS_PER_OBJECT_MAX};
@@ -10,9 +11,8 @@ use s3s::xml::{DeError, DeResult, DeserializeContent, Deserializer};
 
 use super::delete_objects::document;
 use super::get_object::absent;
-use crate::door::{Answer, Door, RequestContext, empty_answer, text_answer};
+use crate::door::{Door, RequestContext, text_answer};
 use crate::error::{Code, Refusal, Result, push_element};
-use crate::wire::value_of;
 
 /// The tags in a document.
 ///

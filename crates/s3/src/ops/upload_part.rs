@@ -1,16 +1,15 @@
 //! UploadPart.
 
+use dewar_http_front::{Answer, empty_answer, quoted, value_of};
 use dewar_store::api::UploadPartRequest;
 use http::StatusCode;
 use http::header::ETAG;
 
 use super::document_fields::upload_id;
-use crate::door::{Answer, Door, RequestContext, empty_answer};
+use crate::door::{Door, RequestContext};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PART_NUMBER_MAX;
-use crate::wire::{
-    DeclaredDigests, customer_key, encryption_headers, quoted, refuse_unsupported, value_of,
-};
+use crate::wire::{DeclaredDigests, customer_key, encryption_headers, refuse_unsupported};
 
 pub(super) async fn call(door: &Door, context: &mut RequestContext) -> Result<Answer> {
     context.need_length()?;

@@ -1,18 +1,16 @@
 //! UploadPartCopy.
 
 use dewar_checksum::{Algorithm, AlgorithmSet};
+use dewar_http_front::{Answer, header, read_condition_of, value_of};
 use dewar_store::api::{PartSource, UploadPartRequest};
 
 use super::copy_object::{copy_source, failed_source};
 use super::document_fields::upload_id;
 use super::parts_documents::{CopyChecksum, CopyResult};
 use super::upload_part::part_number;
-use crate::door::{Answer, Door, RequestContext, xml_answer};
+use crate::door::{Door, RequestContext, xml_answer};
 use crate::error::Result;
-use crate::wire::{
-    copy_range, copy_source_condition, customer_key, encryption_headers, header,
-    refuse_unsupported, source_key, value_of,
-};
+use crate::wire::{copy_range, customer_key, encryption_headers, refuse_unsupported, source_key};
 
 pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer> {
     let headers = context.headers();
@@ -23,7 +21,7 @@ pub(super) async fn call(door: &Door, context: &RequestContext) -> Result<Answer
         object,
         version,
         range: range.map(copy_range).transpose()?,
-        condition: copy_source_condition(headers)?,
+        condition: read_condition_of(headers, "x-amz-copy-source-")?,
         customer_key: source_key(context)?,
     };
     let request = UploadPartRequest {

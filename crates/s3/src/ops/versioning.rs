@@ -1,11 +1,12 @@
 //! GetBucketVersioning and PutBucketVersioning.
 
+use dewar_http_front::{Answer, empty_answer};
 use dewar_store::api::Versioning;
 use http::StatusCode;
 use s3s::dto::VersioningConfiguration;
 
 use super::delete_objects::{document, malformed};
-use crate::door::{Answer, Door, RequestContext, empty_answer, text_answer};
+use crate::door::{Door, RequestContext, text_answer};
 use crate::error::{Code, Refusal, Result};
 
 pub(super) async fn get(door: &Door, context: &RequestContext) -> Result<Answer> {

@@ -1,32 +1,18 @@
 //! A request's body as the verbs read it.
 
-use std::io;
-use std::time::Duration;
-
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::{Bytes, BytesMut};
+use dewar_http_front::{BodyLength, BodyReader, WireBody, announced_length, transfer_chunked};
+use dewar_sigv4::{ChunkChain, hex};
 use http::HeaderMap;
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http_body_util::BodyExt;
-use http_body_util::combinators::BoxBody;
+use http::header::CONTENT_LENGTH;
 use subtle::ConstantTimeEq;
 
-use super::chunk_signature::ChunkSigner;
 use super::chunked::{ChunkedDecoder, ChunkedStep};
 use super::mode::PayloadMode;
 use super::trailer::Trailers;
 use crate::error::{Code, Refusal, Result};
 use crate::limits::SINGLE_WRITE_BYTES_MAX;
-use crate::sigv4::{Seed, push_hex};
-
-/// A body from the connection. If the client stalls, the body ends with an [`io::Error`] of kind
-/// `TimedOut`: the connection has the deadline.
-pub type WireBody = BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
-
-fn stands_still(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    let error = error.downcast_ref::<io::Error>();
-    error.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
-}
 
 /// The length and encoding of a request's body, as its head announces them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,42 +32,12 @@ impl BodyHead {
     /// `InvalidRequest` for a length that is not a number, `NotImplemented` for a transfer coding
     /// other than `chunked` (RFC 9112 section 6.1), because its bytes would be stored encoded.
     pub fn read(headers: &HeaderMap) -> Result<Self> {
-        let length = |name: &str| {
-            let Some(value) = headers.get(name) else {
-                return Ok(None);
-            };
-            let digits = value.to_str().ok().filter(|text| {
-                !text.is_empty() && text.len() <= 19 && text.bytes().all(|b| b.is_ascii_digit())
-            });
-            digits
-                .and_then(|text| text.parse::<u64>().ok())
-                .map(Some)
-                .ok_or_else(|| {
-                    let message = format!("The header {name} is not a length.");
-                    Refusal::new(Code::InvalidRequest, message)
-                })
-        };
         Ok(Self {
-            content_length: length(CONTENT_LENGTH.as_str())?,
-            decoded_length: length("x-amz-decoded-content-length")?,
+            content_length: announced_length(headers, CONTENT_LENGTH.as_str())?,
+            decoded_length: announced_length(headers, "x-amz-decoded-content-length")?,
             transfer_chunked: transfer_chunked(headers)?,
         })
     }
-}
-
-fn transfer_chunked(headers: &HeaderMap) -> Result<bool> {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let Some(coding) = codings.next() else {
-        return Ok(false);
-    };
-    let known = coding.as_bytes().trim_ascii();
-    if known.eq_ignore_ascii_case(b"chunked") && codings.next().is_none() {
-        return Ok(true);
-    }
-    Err(Refusal::new(
-        Code::NotImplemented,
-        "A header you provided implies functionality that is not implemented: Transfer-Encoding",
-    ))
 }
 
 enum Decoder {
@@ -92,28 +48,26 @@ enum Decoder {
 
 /// A body that is read once, in slices, and verified to its end.
 pub struct RequestBody {
-    wire: WireBody,
+    wire: BodyReader,
     /// The unprocessed rest of the last frame.
     input: Bytes,
     decoder: Decoder,
-    /// How many bytes of the object are to come, when that is known.
-    length: Option<u64>,
-    received: u64,
-    largest: u64,
+    /// Of the object.
+    length: BodyLength,
     ended: bool,
 }
 
 impl RequestBody {
-    /// Wraps the body from the connection. `seed` is the first link of signatures within the body.
+    /// Wraps the body from the connection. `chunks` are the signatures within the body.
     ///
     /// # Errors
-    /// `InvalidRequest` when the mode needs chunk signatures and the request has no first link;
+    /// `InvalidRequest` when the mode needs chunk signatures and the request has none;
     /// `EntityTooLarge` when the announced length is too large.
     pub fn new(
         wire: WireBody,
         mode: PayloadMode,
         head: BodyHead,
-        seed: Option<Seed>,
+        chunks: Option<ChunkChain>,
     ) -> Result<Self> {
         let decoder = match mode {
             PayloadMode::Unsigned => Decoder::Plain,
@@ -122,15 +76,15 @@ impl RequestBody {
                 wanted,
             },
             PayloadMode::Chunked { signed, trailers } => {
-                let signer = match (signed, seed) {
+                let chain = match (signed, chunks) {
                     (false, _) => None,
-                    (true, Some(seed)) => Some(ChunkSigner::new(seed)),
+                    (true, Some(chain)) => Some(chain),
                     (true, None) => {
                         let message = "A body of signed chunks needs a signed Authorization header";
                         return Err(Refusal::new(Code::InvalidRequest, message));
                     }
                 };
-                Decoder::Chunked(Box::new(ChunkedDecoder::new(signer, trailers)))
+                Decoder::Chunked(Box::new(ChunkedDecoder::new(chain, trailers)))
             }
         };
         let length = match mode {
@@ -138,19 +92,13 @@ impl RequestBody {
             _ if head.transfer_chunked => None,
             _ => Some(head.content_length.unwrap_or(0)),
         };
-        let body = Self {
-            wire,
+        Ok(Self {
+            wire: BodyReader::new(wire),
             input: Bytes::new(),
             decoder,
-            length,
-            received: 0,
-            largest: SINGLE_WRITE_BYTES_MAX,
+            length: BodyLength::new(length, SINGLE_WRITE_BYTES_MAX)?,
             ended: false,
-        };
-        match length {
-            Some(length) if length > body.largest => Err(body.too_large(length)),
-            _ => Ok(body),
-        }
+        })
     }
 
     /// Lowers the largest accepted size.
@@ -158,23 +106,19 @@ impl RequestBody {
     /// # Errors
     /// `EntityTooLarge` when the announced length is larger.
     pub fn limit(&mut self, largest: u64) -> Result<()> {
-        self.largest = self.largest.min(largest);
-        match self.length {
-            Some(length) if length > self.largest => Err(self.too_large(length)),
-            _ => Ok(()),
-        }
+        Ok(self.length.limit(largest)?)
     }
 
     /// How many bytes of the object are to come, when the client said so.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
-        self.length
+        self.length.announced()
     }
 
     /// Bytes of the object so far.
     #[must_use]
     pub fn received(&self) -> u64 {
-        self.received
+        self.length.received()
     }
 
     /// The next bytes of the object, never empty; `None` once the body has ended and everything
@@ -186,12 +130,13 @@ impl RequestBody {
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
             if let Some(data) = self.decode()? {
-                return self.count(data).map(Some);
+                self.length.count(data.len())?;
+                return Ok(Some(data));
             }
             if self.ended {
                 return Ok(None);
             }
-            match self.frame().await? {
+            match self.wire.next().await? {
                 Some(bytes) => self.input = bytes,
                 None => {
                     self.finish()?;
@@ -207,7 +152,7 @@ impl RequestBody {
     /// Those of [`RequestBody::next`]; `MaxMessageLengthExceeded`.
     pub async fn collect(&mut self, limit: usize) -> Result<Bytes> {
         let too_long = || Refusal::new(Code::MaxMessageLengthExceeded, "Your request was too big.");
-        let known = self.length.map_or(Ok(0), usize::try_from);
+        let known = self.length().map_or(Ok(0), usize::try_from);
         if known.map_or(true, |length| length > limit) {
             return Err(too_long());
         }
@@ -229,20 +174,10 @@ impl RequestBody {
         }
     }
 
-    /// Reads and discards at most `bytes`, for at most `deadline`, so that a client that writes
+    /// Reads and discards a part of the body of a refused request, so that a client that writes
     /// before it reads sees the answer.
-    pub async fn drain(&mut self, bytes: u64, deadline: Duration) {
-        let read = async {
-            let mut left = bytes;
-            while let Ok(Some(data)) = self.frame().await {
-                left = left.saturating_sub(data.len() as u64);
-                if left == 0 {
-                    return;
-                }
-            }
-        };
-        // Whether it ended or not, the answer goes out next.
-        let _ended = tokio::time::timeout(deadline, read).await;
+    pub async fn drain(&mut self) {
+        self.wire.drain().await;
     }
 
     /// The trailers; complete once [`RequestBody::next`] has given `None`.
@@ -272,55 +207,12 @@ impl RequestBody {
         }
     }
 
-    fn count(&mut self, data: Bytes) -> Result<Bytes> {
-        self.received += data.len() as u64;
-        if self.received > self.largest {
-            return Err(self.too_large(self.received));
-        }
-        match self.length {
-            Some(length) if self.received > length => Err(Refusal::new(
-                Code::InvalidRequest,
-                "The body is longer than its announced length.",
-            )),
-            _ => Ok(data),
-        }
-    }
-
-    /// The next frame with data; `None` at the end of the connection's body.
-    async fn frame(&mut self) -> Result<Option<Bytes>> {
-        loop {
-            match self.wire.frame().await {
-                None => return Ok(None),
-                Some(Err(error)) if stands_still(&*error) => {
-                    return Err(Refusal::new(
-                        Code::RequestTimeout,
-                        "Your socket connection to the server was not read from or written to \
-                         within the timeout period. Idle connections will be closed.",
-                    ));
-                }
-                Some(Err(error)) => {
-                    tracing::debug!(%error, "the body of a request broke off");
-                    return Err(self.incomplete());
-                }
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data()
-                        && !data.is_empty()
-                    {
-                        return Ok(Some(data));
-                    }
-                }
-            }
-        }
-    }
-
     /// Checks everything that can be checked only at the end.
     fn finish(&mut self) -> Result<()> {
         if let Decoder::Chunked(decoder) = &mut self.decoder {
             decoder.end()?;
         }
-        if self.length.is_some_and(|length| self.received < length) {
-            return Err(self.incomplete());
-        }
+        self.length.finish()?;
         let Decoder::Sha256 { context, wanted } = &self.decoder else {
             return Ok(());
         };
@@ -328,31 +220,10 @@ impl RequestBody {
         if bool::from(digest.as_ref().ct_eq(wanted)) {
             return Ok(());
         }
-        let hex = |bytes: &[u8]| {
-            let mut out = String::with_capacity(64);
-            push_hex(&mut out, bytes);
-            out
-        };
         let message =
             "The provided 'x-amz-content-sha256' header does not match what was computed.";
         Err(Refusal::new(Code::XAmzContentSHA256Mismatch, message)
             .element("ClientComputedContentSHA256", hex(wanted))
             .element("S3ComputedContentSHA256", hex(digest.as_ref())))
-    }
-
-    fn incomplete(&self) -> Refusal {
-        Refusal::new(
-            Code::IncompleteBody,
-            "You did not provide the number of bytes specified by the Content-Length HTTP header",
-        )
-    }
-
-    fn too_large(&self, size: u64) -> Refusal {
-        Refusal::new(
-            Code::EntityTooLarge,
-            "Your proposed upload exceeds the maximum allowed size",
-        )
-        .element("ProposedSize", size.to_string())
-        .element("MaxSizeAllowed", self.largest.to_string())
     }
 }

@@ -11,12 +11,11 @@
 //! empty line may be missing. Both are accepted. Any other deviation is an error.
 
 use bytes::{Buf, Bytes};
+use dewar_sigv4::{ChunkChain, Signature, hex_digit};
 
-use super::chunk_signature::ChunkSigner;
 use super::trailer::{Trailers, malformed};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::{CHUNK_HEADER_BYTES_MAX, TRAILER_LINE_BYTES_MAX};
-use crate::sigv4::{hex_digit, parse_hex_32};
 
 const TRAILER_SIGNATURE: &[u8] = b"x-amz-trailer-signature:";
 
@@ -47,8 +46,8 @@ pub struct ChunkedDecoder {
     /// The line that is being read, at most [`CHUNK_HEADER_BYTES_MAX`] or
     /// [`TRAILER_LINE_BYTES_MAX`] bytes.
     line: Vec<u8>,
-    signer: Option<ChunkSigner>,
-    chunk_signature: Option<[u8; 32]>,
+    chain: Option<ChunkChain>,
+    chunk_signature: Option<Signature>,
     with_trailers: bool,
     trailers: Trailers,
     trailers_signed: bool,
@@ -65,15 +64,23 @@ fn incomplete() -> Refusal {
     )
 }
 
+fn mismatch(string_to_sign: String) -> Refusal {
+    Refusal::new(
+        Code::SignatureDoesNotMatch,
+        "The chunk signature we calculated does not match the signature you provided.",
+    )
+    .element("StringToSign", string_to_sign)
+}
+
 impl ChunkedDecoder {
-    /// A decoder for a body. Its chunks are signed if there is a `signer`, and it may end in
+    /// A decoder for a body. Its chunks are signed if there is a `chain`, and it may end in
     /// trailers.
     #[must_use]
-    pub fn new(signer: Option<ChunkSigner>, with_trailers: bool) -> Self {
+    pub fn new(chain: Option<ChunkChain>, with_trailers: bool) -> Self {
         Self {
             state: State::Header,
             line: Vec::new(),
-            signer,
+            chain,
             chunk_signature: None,
             with_trailers,
             trailers: Trailers::default(),
@@ -97,8 +104,8 @@ impl ChunkedDecoder {
                 State::Data { left } => {
                     let take = usize::try_from(left).map_or(input.len(), |l| l.min(input.len()));
                     let data = input.split_to(take);
-                    if let Some(signer) = &mut self.signer {
-                        signer.update(&data);
+                    if let Some(chain) = &mut self.chain {
+                        chain.update(&data);
                     }
                     let left = left - take as u64;
                     self.state = if left == 0 {
@@ -189,11 +196,11 @@ impl ChunkedDecoder {
             Some(n << 4 | u64::from(hex_digit(*digit)?))
         });
         let left = left.ok_or_else(|| broken("A chunk size is not hexadecimal."))?;
-        if self.signer.is_some() {
+        if self.chain.is_some() {
             let signature = extension
                 .and_then(|text| text.strip_prefix(b"chunk-signature="))
                 .and_then(|text| std::str::from_utf8(text).ok())
-                .and_then(parse_hex_32);
+                .and_then(Signature::parse);
             let missing = || broken("A chunk header carries no chunk-signature.");
             self.chunk_signature = Some(signature.ok_or_else(missing)?);
         }
@@ -208,8 +215,8 @@ impl ChunkedDecoder {
     }
 
     fn end_chunk(&mut self) -> Result<()> {
-        match (&mut self.signer, self.chunk_signature.take()) {
-            (Some(signer), Some(signature)) => signer.end_chunk(&signature),
+        match (&mut self.chain, self.chunk_signature.take()) {
+            (Some(chain), Some(signature)) => chain.verify_chunk(signature).map_err(mismatch),
             _ => Ok(()),
         }
     }
@@ -219,7 +226,7 @@ impl ChunkedDecoder {
         let text = line.trim_ascii();
         if text.is_empty() {
             // In a signed body an empty line may stand before the trailers' signature.
-            if !self.with_trailers || self.signer.is_none() || self.trailers_signed {
+            if !self.with_trailers || self.chain.is_none() || self.trailers_signed {
                 self.end_trailers()?;
                 self.state = State::Done;
             }
@@ -239,20 +246,21 @@ impl ChunkedDecoder {
     }
 
     fn trailer_signature(&mut self, text: &[u8]) -> Result<()> {
-        let Some(signer) = &mut self.signer else {
+        let Some(chain) = &mut self.chain else {
             return Err(malformed("An unsigned body has a trailer signature."));
         };
         let signature = std::str::from_utf8(text.trim_ascii()).ok();
         let signature = signature
-            .and_then(parse_hex_32)
+            .and_then(Signature::parse)
             .ok_or_else(|| malformed("x-amz-trailer-signature is not 64 hexadecimal digits."))?;
-        signer.end_trailers(&self.trailers.canonical(), &signature)?;
+        let verified = chain.verify_trailers(&self.trailers.canonical(), signature);
+        verified.map_err(mismatch)?;
         self.trailers_signed = true;
         Ok(())
     }
 
     fn end_trailers(&self) -> Result<()> {
-        if self.with_trailers && self.signer.is_some() && !self.trailers_signed {
+        if self.with_trailers && self.chain.is_some() && !self.trailers_signed {
             return Err(malformed("The trailers carry no x-amz-trailer-signature."));
         }
         Ok(())

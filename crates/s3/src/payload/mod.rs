@@ -13,14 +13,12 @@
 //! Cancellation: dropping a [`RequestBody`] between frames loses nothing but the body.
 
 mod body;
-mod chunk_signature;
 mod chunked;
 mod fuzz;
 mod mode;
 mod trailer;
 
-pub use body::{BodyHead, RequestBody, WireBody};
-pub use chunk_signature::ChunkSigner;
+pub use body::{BodyHead, RequestBody};
 pub use chunked::{ChunkedDecoder, ChunkedStep};
 pub use fuzz::fuzz_aws_chunked;
 pub use mode::{PayloadMode, strip_aws_chunked};

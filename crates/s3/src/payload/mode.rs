@@ -1,7 +1,11 @@
 //! How a body is framed and what vouches for it.
 
+use dewar_sigv4::{
+    STREAMING_SIGNED, STREAMING_SIGNED_TRAILER, STREAMING_UNSIGNED_TRAILER, UNSIGNED_PAYLOAD,
+    parse_hex_32,
+};
+
 use crate::error::{Code, Refusal, Result};
-use crate::sigv4::parse_hex_32;
 
 /// The kind of body that `x-amz-content-sha256` announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +31,10 @@ impl PayloadMode {
     pub fn parse(value: Option<&str>) -> Result<Self> {
         let chunked = |signed, trailers| Ok(Self::Chunked { signed, trailers });
         match value {
-            None | Some("UNSIGNED-PAYLOAD") => Ok(Self::Unsigned),
-            Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER") => chunked(false, true),
-            Some("STREAMING-AWS4-HMAC-SHA256-PAYLOAD") => chunked(true, false),
-            Some("STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER") => chunked(true, true),
+            None | Some(UNSIGNED_PAYLOAD) => Ok(Self::Unsigned),
+            Some(STREAMING_UNSIGNED_TRAILER) => chunked(false, true),
+            Some(STREAMING_SIGNED) => chunked(true, false),
+            Some(STREAMING_SIGNED_TRAILER) => chunked(true, true),
             Some(text) if text.starts_with("STREAMING-AWS4-ECDSA") => Err(Refusal::new(
                 Code::NotImplemented,
                 "Signature Version 4A is not supported.",

@@ -1,7 +1,8 @@
 //! The chunked examples of the S3 API reference, and arbitrary splits of generated bodies.
 
 use bytes::Bytes;
-use dewar_auth::Secret;
+use dewar_http_front::WireBody;
+use dewar_sigv4::{ChunkChain, CredentialScope, RequestDate, Signature, SigningKey, hex};
 use futures_util::{FutureExt, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -10,15 +11,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::error::{Code, Refusal};
 use crate::sigv4::tests::{DOC_DATE, DOC_SECRET};
-use crate::sigv4::{Seed, SigningKey, push_hex};
 
-fn seed(signature: &str) -> Seed {
-    let secret = Secret::new(DOC_SECRET.into());
-    Seed {
-        key: SigningKey::derive(&secret, "20130524", "us-east-1", "s3"),
-        context: format!("{DOC_DATE}\n20130524/us-east-1/s3/aws4_request\n"),
-        signature: crate::sigv4::parse_hex_32(signature).expect("64 digits"),
-    }
+fn chain(signature: &str) -> ChunkChain {
+    let date = RequestDate::parse(DOC_DATE).expect("a date");
+    let scope = CredentialScope::parse("AK/20130524/us-east-1/s3/aws4_request").expect("a scope");
+    let key = SigningKey::derive(DOC_SECRET, &scope);
+    let signature = Signature::parse(signature).expect("64 digits");
+    ChunkChain::new(key, &date, &scope, signature)
 }
 
 /// 65536 + 1024 times `a`, as the reference signs it.
@@ -96,13 +95,13 @@ const UNSIGNED_TRAILERS: PayloadMode = PayloadMode::Chunked {
 
 fn decode(
     mode: PayloadMode,
-    seed: Option<Seed>,
+    chain: Option<ChunkChain>,
     body: &[u8],
     piece: usize,
     decoded: Option<usize>,
 ) -> (Vec<u8>, Result<Trailers, Refusal>) {
     let head = head(Some(body.len()), decoded);
-    read(RequestBody::new(wire(split(body, piece)), mode, head, seed).expect("fits"))
+    read(RequestBody::new(wire(split(body, piece)), mode, head, chain).expect("fits"))
 }
 
 #[test]
@@ -111,7 +110,7 @@ fn the_chunked_example_verifies_however_it_is_split() {
     body.extend_from_slice(b"\r\n");
     assert_eq!(body.len(), 66824, "as the reference says");
     for piece in [7, 86, 4096, 65536, 100_000] {
-        let (data, end) = decode(SIGNED, Some(seed(SEED)), &body, piece, Some(66560));
+        let (data, end) = decode(SIGNED, Some(chain(SEED)), &body, piece, Some(66560));
         end.expect("valid");
         assert!(data.len() == 66560 && data.iter().all(|b| *b == b'a'));
     }
@@ -124,15 +123,15 @@ fn a_changed_byte_or_signature_fails_the_chunk() {
         let mut body = good.clone();
         body.extend_from_slice(b"\r\n");
         body[at] = if body[at] == b'a' { b'b' } else { b'a' };
-        let (_, end) = decode(SIGNED, Some(seed(SEED)), &body, 4096, Some(66560));
+        let (_, end) = decode(SIGNED, Some(chain(SEED)), &body, 4096, Some(66560));
         let refusal = end.expect_err("forged");
         assert_eq!(refusal.code(), Code::SignatureDoesNotMatch, "at {at}");
     }
     let mut swapped = documented_chunks([CHUNKS[1], CHUNKS[0], CHUNKS[2]]);
     swapped.extend_from_slice(b"\r\n");
-    let (_, end) = decode(SIGNED, Some(seed(SEED)), &swapped, 4096, Some(66560));
+    let (_, end) = decode(SIGNED, Some(chain(SEED)), &swapped, 4096, Some(66560));
     assert!(end.is_err());
-    let (_, end) = decode(SIGNED, Some(seed(TRAILER_SEED)), &good, 4096, Some(66560));
+    let (_, end) = decode(SIGNED, Some(chain(TRAILER_SEED)), &good, 4096, Some(66560));
     assert!(end.is_err(), "another request's chunks");
 }
 
@@ -154,8 +153,8 @@ fn signed_trailers_verify_in_every_spelling() {
         let mut body = documented_chunks(TRAILER_CHUNKS);
         body.extend_from_slice(ending.as_bytes());
         for piece in [1000, 9, 100_000] {
-            let seed = Some(seed(TRAILER_SEED));
-            let (data, end) = decode(SIGNED_TRAILERS, seed, &body, piece, Some(66560));
+            let chain = Some(chain(TRAILER_SEED));
+            let (data, end) = decode(SIGNED_TRAILERS, chain, &body, piece, Some(66560));
             let trailers = end.unwrap_or_else(|e| panic!("{ending:?}: {e}"));
             assert_eq!(trailers.get("x-amz-checksum-crc32c"), Some("sOO8/Q=="));
             assert_eq!(data.len(), 66560);
@@ -182,7 +181,7 @@ fn signed_trailers_verify_in_every_spelling() {
         body.extend_from_slice(ending.as_bytes());
         let (_, end) = decode(
             SIGNED_TRAILERS,
-            Some(seed(TRAILER_SEED)),
+            Some(chain(TRAILER_SEED)),
             &body,
             999,
             Some(66560),
@@ -250,7 +249,7 @@ fn broken_framing_is_refused() {
         end.expect_err("too many").code(),
         Code::MalformedTrailerError
     );
-    let (_, end) = decode(SIGNED, Some(seed(SEED)), b"0\r\n\r\n", 64, None);
+    let (_, end) = decode(SIGNED, Some(chain(SEED)), b"0\r\n\r\n", 64, None);
     assert_eq!(end.expect_err("no signature").code(), Code::InvalidRequest);
     let unsigned = PayloadMode::Chunked {
         signed: false,
@@ -296,8 +295,7 @@ fn lengths_must_hold() {
 #[test]
 fn an_exact_payload_must_have_its_digest() {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, b"payload");
-    let mut hex = String::new();
-    push_hex(&mut hex, digest.as_ref());
+    let hex = hex(digest.as_ref());
     let mode = PayloadMode::parse(Some(&hex)).expect("a digest");
     let body = |text: &[u8]| {
         RequestBody::new(

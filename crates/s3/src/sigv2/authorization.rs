@@ -1,7 +1,8 @@
 //! The Authorization header of Signature V2.
 
+use dewar_sigv4::limits::{ACCESS_KEY_BYTES_MAX, AUTHORIZATION_BYTES_MAX};
+
 use crate::error::{Code, Refusal, Result};
-use crate::limits::{ACCESS_KEY_BYTES_MAX, AUTHORIZATION_BYTES_MAX};
 
 /// `AWS access-key:signature`, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]

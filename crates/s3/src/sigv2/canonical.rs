@@ -1,11 +1,11 @@
 //! The string to sign of Signature V2. It is the same for headers and presigned URLs, except for
 //! the line with the date.
 
+use dewar_sigv4::Query;
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::request::Parts;
 
 use crate::error::{Code, Refusal, Result};
-use crate::sigv4::Query;
 
 /// The signed parameters.
 const SIGNED: &[&str] = &[

@@ -1,12 +1,13 @@
 //! A V2 signature in the query string.
 
+use dewar_sigv4::limits::ACCESS_KEY_BYTES_MAX;
+use dewar_sigv4::{Query, RequestDate};
 use dewar_types::Timestamp;
 use http::request::Parts;
 
 use super::canonical;
 use crate::error::{Code, Refusal, Result};
-use crate::limits::{ACCESS_KEY_BYTES_MAX, CLOCK_SKEW_SECS_MAX, PRESIGNED_SECS_MAX};
-use crate::sigv4::{Query, RequestDate};
+use crate::limits::{CLOCK_SKEW_SECS_MAX, PRESIGNED_SECS_MAX};
 
 /// The parameters of a V2 presigned URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,10 +70,10 @@ impl PresignedUrlV2 {
         if now <= self.expires_secs {
             return Ok(());
         }
-        let text = |secs| RequestDate::at(secs).map(|d| d.as_str().to_owned());
+        let text = |secs| RequestDate::at(secs).as_str().to_owned();
         Err(denied("Request has expired")
-            .element("Expires", text(self.expires_secs).unwrap_or_default())
-            .element("ServerTime", text(now).unwrap_or_default()))
+            .element("Expires", text(self.expires_secs))
+            .element("ServerTime", text(now)))
     }
 
     /// The possible strings to sign.

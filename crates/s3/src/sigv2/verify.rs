@@ -1,5 +1,6 @@
 //! Verifying a V2 signature, in the Authorization header or in the query string.
 
+use dewar_sigv4::Query;
 use dewar_types::Timestamp;
 use http::HeaderMap;
 use http::header::DATE;
@@ -8,8 +9,8 @@ use http::request::Parts;
 use super::{AuthorizationV2, PresignedUrlV2, canonical, verifies};
 use crate::error::{Code, Refusal, Result};
 use crate::sigv4::{
-    AMZ_DATE, CONTENT_SHA256, Query, SECURITY_TOKEN, SignatureCheck, VerifiedSignature, Verifier,
-    header_date, mismatch, single,
+    AMZ_DATE, CONTENT_SHA256, SECURITY_TOKEN, SignatureCheck, VerifiedSignature, Verifier,
+    check_skew, header_date, mismatch, single,
 };
 
 /// A key and the data that it signs, before any secret is known.
@@ -40,7 +41,7 @@ impl Verifier {
         self.check_takes_v2()?;
         let authorization = AuthorizationV2::parse(value)?;
         canonical::check_parameters(query)?;
-        header_date(&head.headers)?.check_skew(now)?;
+        check_skew(&header_date(&head.headers)?, now)?;
         let proof = Proof {
             access_key: &authorization.access_key,
             token: single(&head.headers, &SECURITY_TOKEN)?,
@@ -104,7 +105,7 @@ impl Verifier {
         Ok(SignatureCheck::Signed(Box::new(VerifiedSignature {
             key,
             payload: payload.map(str::to_owned),
-            seed: None,
+            chunks: None,
         })))
     }
 }

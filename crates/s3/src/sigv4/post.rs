@@ -1,17 +1,15 @@
 //! The signature of a browser's form: over its policy document.
 
 use dewar_auth::AccessKey;
+use dewar_sigv4::limits::ACCESS_KEY_BYTES_MAX;
+use dewar_sigv4::{ALGORITHM, RequestDate, Signature};
 use dewar_types::Timestamp;
-use subtle::ConstantTimeEq;
 
-use super::authorization::ALGORITHM;
-use super::date::RequestDate;
-use super::encode::parse_hex_32;
-use super::scope::{CredentialLocation, CredentialScope};
+use super::scope::CredentialLocation;
 use super::verify::{Verifier, mismatch};
 use crate::error::{Code, Refusal, Result};
 use crate::form::{FormFields, Policy};
-use crate::limits::{ACCESS_KEY_BYTES_MAX, CLOCK_SKEW_SECS_MAX, PRESIGNED_SECS_MAX};
+use crate::limits::{CLOCK_SKEW_SECS_MAX, PRESIGNED_SECS_MAX};
 use crate::sigv2;
 
 /// Verifies the signature of a form. `None` when it has neither policy nor signature: it is
@@ -40,18 +38,17 @@ pub async fn verify_form(
         let message = "x-amz-algorithm only supports \"AWS4-HMAC-SHA256\"";
         return Err(Refusal::new(Code::InvalidRequest, message));
     }
-    let scope = CredentialScope::parse(credential, CredentialLocation::Form)?;
+    let scope = CredentialLocation::Form.parse(credential)?;
     let date = RequestDate::parse(date_text)
         .ok_or_else(|| CredentialLocation::Form.malformed("x-amz-date is not a date."))?;
-    let signature = parse_hex_32(signature).ok_or_else(mismatch)?;
+    let signature = Signature::parse(signature).ok_or_else(mismatch)?;
     check_age(&date, now)?;
 
     let token = form.get("x-amz-security-token");
     let key = verifier
         .find_key(CredentialLocation::Form, &scope, &date, token)
         .await?;
-    let expected = verifier.keys.get(&key, &scope).sign(document);
-    if !bool::from(expected.ct_eq(&signature)) {
+    if verifier.signing_key(&key, &scope).sign(document) != signature {
         return Err(mismatch().element("StringToSign", document));
     }
     // Only now is the document worth parsing. It must itself fix what the signature was made for.

@@ -1,17 +1,13 @@
 //! A signature in the query string: a presigned URL.
 
+use dewar_sigv4::{
+    ALGORITHM, CredentialScope, Query, RequestDate, SIGNATURE_PARAMETER, Signature, SignedHeaders,
+};
 use dewar_types::Timestamp;
 
-use super::authorization::{ALGORITHM, SignedHeaders};
-use super::date::RequestDate;
-use super::encode::parse_hex_32;
-use super::query::Query;
-use super::scope::{CredentialLocation, CredentialScope};
+use super::scope::CredentialLocation;
 use crate::error::{Code, Refusal, Result};
 use crate::limits::{CLOCK_SKEW_SECS_MAX, PRESIGNED_SECS_MAX};
-
-/// The one parameter that is not signed.
-pub(super) const SIGNATURE: &str = "X-Amz-Signature";
 
 /// The `X-Amz-…` parameters of a presigned URL, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +21,7 @@ pub struct PresignedUrl {
     /// The names of the signed headers.
     pub signed_headers: SignedHeaders,
     /// The signature.
-    pub signature: [u8; 32],
+    pub signature: Signature,
 }
 
 fn refuse(message: &'static str) -> Refusal {
@@ -36,7 +32,9 @@ impl PresignedUrl {
     /// Whether a query string has a signature of this kind, complete or not.
     #[must_use]
     pub fn is_in(query: &Query) -> bool {
-        query.has("X-Amz-Algorithm") || query.has(SIGNATURE) || query.has("X-Amz-Credential")
+        query.has("X-Amz-Algorithm")
+            || query.has(SIGNATURE_PARAMETER)
+            || query.has("X-Amz-Credential")
     }
 
     /// Reads the parameters from a query string.
@@ -54,12 +52,12 @@ impl PresignedUrl {
             })
         };
         let (algorithm, credential) = (get("X-Amz-Algorithm")?, get("X-Amz-Credential")?);
-        let (signature, date) = (get(SIGNATURE)?, get("X-Amz-Date")?);
+        let (signature, date) = (get(SIGNATURE_PARAMETER)?, get("X-Amz-Date")?);
         let (headers, expires) = (get("X-Amz-SignedHeaders")?, get("X-Amz-Expires")?);
         if algorithm != ALGORITHM {
             return Err(refuse("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\""));
         }
-        let scope = CredentialScope::parse(credential, CredentialLocation::Query)?;
+        let scope = CredentialLocation::Query.parse(credential)?;
         let date = RequestDate::parse(date).ok_or_else(|| {
             refuse("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\"")
         })?;
@@ -88,7 +86,7 @@ impl PresignedUrl {
             expires_secs,
             signed_headers: SignedHeaders::parse(headers)
                 .ok_or_else(|| refuse("X-Amz-SignedHeaders is not a list of header names"))?,
-            signature: parse_hex_32(signature)
+            signature: Signature::parse(signature)
                 .ok_or_else(|| refuse("X-Amz-Signature is not 64 hexadecimal digits"))?,
         })
     }
@@ -105,11 +103,24 @@ impl PresignedUrl {
         if now <= end {
             return Ok(());
         }
-        let text = |secs| RequestDate::at(secs).map(|d| d.as_str().to_owned());
+        let text = |secs| RequestDate::at(secs).as_str().to_owned();
         Err(Refusal::new(Code::AccessDenied, "Request has expired")
             .element("X-Amz-Expires", self.expires_secs.to_string())
-            .element("Expires", text(end).unwrap_or_default())
-            .element("ServerTime", text(now).unwrap_or_default()))
+            .element("Expires", text(end))
+            .element("ServerTime", text(now)))
+    }
+}
+
+/// Fuzzes the query string of a presigned URL: no input may panic.
+pub fn fuzz_presigned(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let (_, query) = text.split_once('?').unwrap_or(("/", text));
+    if let Ok(query) = Query::parse(Some(query))
+        && let Ok(presigned) = PresignedUrl::parse(&query)
+    {
+        assert!(presigned.expires_secs > 0);
     }
 }
 

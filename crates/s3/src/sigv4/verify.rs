@@ -3,21 +3,19 @@
 use std::sync::Arc;
 
 use dewar_auth::{AccessKey, CredentialStore};
+use dewar_sigv4::{
+    Authorization, ChunkChain, CredentialScope, Error, Query, RequestDate, Signature,
+    SignedHeaders, SignedRequest, SigningKey, SigningKeys, UNSIGNED_PAYLOAD,
+};
 use dewar_types::Timestamp;
 use http::header::{AUTHORIZATION, DATE, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
-use subtle::ConstantTimeEq;
 
-use super::authorization::{Authorization, SignedHeaders};
-use super::canonical::{PathForm, SignedParts, canonical_request, string_to_sign};
-use super::date::RequestDate;
-use super::encode::push_hex;
-use super::key::{SigningKey, SigningKeys};
-use super::presigned_url::{PresignedUrl, SIGNATURE};
-use super::query::Query;
-use super::scope::{ANY_REGION, CredentialLocation, CredentialScope};
+use super::presigned_url::PresignedUrl;
+use super::scope::{ANY_REGION, CredentialLocation};
 use crate::error::{Code, Refusal, Result};
+use crate::limits::CLOCK_SKEW_SECS_MAX;
 use crate::sigv2::{AuthorizationV2, PresignedUrlV2};
 
 /// Names the payload's digest or mode.
@@ -33,25 +31,8 @@ pub struct VerifiedSignature {
     /// The payload as the signer declared it: a digest or a mode. `None` without a declaration,
     /// which only a presigned URL may lack.
     pub payload: Option<String>,
-    /// The first link for signatures within the body; only header signatures have it.
-    pub seed: Option<Seed>,
-}
-
-/// The start of the chain of a body's chunk signatures.
-#[derive(Clone)]
-pub struct Seed {
-    pub(crate) key: SigningKey,
-    /// `date \n scope \n`, the part common to all chunks' strings to sign.
-    pub(crate) context: String,
-    pub(crate) signature: [u8; 32],
-}
-
-impl std::fmt::Debug for Seed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seed")
-            .field("context", &self.context)
-            .finish_non_exhaustive()
-    }
+    /// The chain of the signatures within the body; only header signatures have it.
+    pub chunks: Option<ChunkChain>,
 }
 
 /// The identity that a request claims, after verification.
@@ -65,10 +46,10 @@ pub enum SignatureCheck {
 
 /// Verifies signatures for one region and service.
 pub struct Verifier {
-    pub(super) credentials: Arc<dyn CredentialStore>,
-    pub(super) keys: SigningKeys,
-    pub(super) region: String,
-    pub(super) service: &'static str,
+    credentials: Arc<dyn CredentialStore>,
+    keys: SigningKeys,
+    region: String,
+    service: &'static str,
     /// Whether a signature may be for any region: clients of STS choose their own.
     any_region: bool,
 }
@@ -80,8 +61,8 @@ struct Proof<'a> {
     token: Option<&'a str>,
     scope: &'a CredentialScope,
     date: RequestDate,
-    signature: &'a [u8; 32],
-    parts: SignedParts<'a>,
+    signature: Signature,
+    request: SignedRequest<'a>,
 }
 
 impl Verifier {
@@ -174,19 +155,18 @@ impl Verifier {
             Refusal::new(Code::InvalidRequest, message)
         })?;
         check_signed_headers(head, &authorization.signed_headers)?;
-        date.check_skew(now)?;
+        check_skew(&date, now)?;
         let (key, signing_key) = self
             .prove(&Proof {
                 location: CredentialLocation::Header,
                 token: single(&head.headers, &SECURITY_TOKEN)?,
                 scope: &authorization.scope,
                 date,
-                signature: &authorization.signature,
-                parts: SignedParts {
+                signature: authorization.signature,
+                request: SignedRequest {
                     method: &head.method,
                     path: head.uri.path(),
                     query,
-                    without: None,
                     headers: &head.headers,
                     authority: head.uri.authority().map(http::uri::Authority::as_str),
                     signed_headers: &authorization.signed_headers,
@@ -194,18 +174,12 @@ impl Verifier {
                 },
             })
             .await?;
-        let mut context = date.as_str().to_owned();
-        context.push('\n');
-        authorization.scope.push_to(&mut context);
-        context.push('\n');
+        let signature = authorization.signature;
+        let chunks = ChunkChain::new(signing_key, &date, &authorization.scope, signature);
         Ok(SignatureCheck::Signed(Box::new(VerifiedSignature {
             key,
             payload: Some(payload.to_owned()),
-            seed: Some(Seed {
-                key: signing_key,
-                context,
-                signature: authorization.signature,
-            }),
+            chunks: Some(chunks),
         })))
     }
 
@@ -227,23 +201,22 @@ impl Verifier {
                 token: token.or(single(&head.headers, &SECURITY_TOKEN)?),
                 scope: &presigned.scope,
                 date: presigned.date,
-                signature: &presigned.signature,
-                parts: SignedParts {
+                signature: presigned.signature,
+                request: SignedRequest {
                     method: &head.method,
                     path: head.uri.path(),
                     query,
-                    without: Some(SIGNATURE),
                     headers: &head.headers,
                     authority: head.uri.authority().map(http::uri::Authority::as_str),
                     signed_headers: &presigned.signed_headers,
-                    payload: payload.unwrap_or("UNSIGNED-PAYLOAD"),
+                    payload: payload.unwrap_or(UNSIGNED_PAYLOAD),
                 },
             })
             .await?;
         Ok(SignatureCheck::Signed(Box::new(VerifiedSignature {
             key,
             payload: payload.map(str::to_owned),
-            seed: None,
+            chunks: None,
         })))
     }
 
@@ -252,28 +225,29 @@ impl Verifier {
         let key = self
             .find_key(proof.location, proof.scope, &proof.date, proof.token)
             .await?;
-        let signing_key = self.keys.get(&key, proof.scope);
-        let mut told = None;
-        for form in PathForm::of(proof.parts.path) {
-            let canonical = canonical_request(&proof.parts, *form)?;
-            let to_sign = string_to_sign(&canonical, &proof.date, proof.scope);
-            if bool::from(signing_key.sign(&to_sign).ct_eq(proof.signature)) {
-                return Ok((key, signing_key));
-            }
-            told.get_or_insert((canonical, to_sign));
-        }
-        let (canonical, to_sign) = told.unwrap_or_default();
-        let mut given = String::with_capacity(64);
-        push_hex(&mut given, proof.signature);
+        let signing_key = self.signing_key(&key, proof.scope);
+        let request = &proof.request;
+        let verified = request.verify(&signing_key, &proof.date, proof.scope, proof.signature);
+        let texts = match verified {
+            Ok(()) => return Ok((key, signing_key)),
+            Err(Error::Mismatch(texts)) => texts,
+            Err(error) => return Err(error.into()),
+        };
         let mut refusal = mismatch()
             .element("AWSAccessKeyId", proof.scope.access_key.clone())
-            .element("StringToSign", to_sign)
-            .element("SignatureProvided", given);
+            .element("StringToSign", texts.string_to_sign)
+            .element("SignatureProvided", proof.signature.to_string());
+        let canonical = texts.canonical_request;
         if !canonical.to_ascii_lowercase().contains("security-token") {
             // A canonical request with a session token would put a credential into the answer.
             refusal = refusal.element("CanonicalRequest", canonical);
         }
         Err(refusal)
+    }
+
+    /// The signing key that an access key has for a scope.
+    pub(super) fn signing_key(&self, key: &AccessKey, scope: &CredentialScope) -> SigningKey {
+        self.keys.get(scope, key.secret.reveal(), key.revision)
     }
 
     /// Checks where the scope is valid and looks its key up.
@@ -289,7 +263,7 @@ impl Verifier {
         } else {
             &self.region
         };
-        scope.check(location, date.day(), region, self.service)?;
+        location.check(scope, date.day(), region, self.service)?;
         self.key(&scope.access_key, token).await
     }
 
@@ -348,6 +322,24 @@ pub(crate) fn header_date(headers: &HeaderMap) -> Result<RequestDate> {
         let message = "AWS authentication requires a valid Date or x-amz-date header";
         Refusal::new(Code::AccessDenied, message)
     })
+}
+
+/// # Errors
+/// `RequestTimeTooSkewed` when the date of a request is too far from `now`.
+pub(crate) fn check_skew(date: &RequestDate, now: Timestamp) -> Result<()> {
+    if date.secs().abs_diff(now.secs()) <= CLOCK_SKEW_SECS_MAX {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Code::RequestTimeTooSkewed,
+        "The difference between the request time and the current time is too large.",
+    )
+    .element("RequestTime", date.as_str())
+    .element("ServerTime", RequestDate::at(now.secs()).as_str())
+    .element(
+        "MaxAllowedSkewMilliseconds",
+        (CLOCK_SKEW_SECS_MAX * 1000).to_string(),
+    ))
 }
 
 /// Checks that the host and every header with an effect in S3 is signed. Otherwise a proxy could

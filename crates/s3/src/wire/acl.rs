@@ -1,11 +1,11 @@
 //! Access control lists as headers and XML have them.
 
 use dewar_auth::{CannedAcl, GRANTS_MAX, Grantee, Ownership, Permission};
+use dewar_http_front::header;
 use dewar_store::api::{GranteeName, NamedAcl, NewAcl};
 use http::HeaderMap;
 use s3s::dto;
 
-use super::header;
 use crate::error::{Code, Refusal, Result};
 
 const EVERYONE: &str = "http://acs.amazonaws.com/groups/global/AllUsers";

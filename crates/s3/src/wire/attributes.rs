@@ -1,15 +1,16 @@
-//! System headers and user metadata of objects.
+//! Attributes of objects: system headers, user metadata and settings.
 
 use std::collections::BTreeMap;
 
-use dewar_store::api::{ObjectInfo, ObjectMetadata};
+use dewar_http_front::{header, http_date, quoted, value_of};
+use dewar_store::api::{ObjectInfo, SystemHeaders, VersionAttributes};
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
     CONTENT_TYPE, ETAG, EXPIRES, LAST_MODIFIED,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{header, http_date, quoted, value_of};
+use super::settings_of;
 use crate::error::{Code, Refusal, Result};
 use crate::limits::{SYSTEM_METADATA_BYTES_MAX, USER_METADATA_BYTES_MAX};
 use crate::payload::strip_aws_chunked;
@@ -19,9 +20,9 @@ const META_PREFIX: &str = "x-amz-meta-";
 /// The attributes that a client stores with an object, from its headers.
 ///
 /// # Errors
-/// `MetadataTooLarge`, `InvalidArgument` for a header that is not text.
-pub(crate) fn attributes_of(headers: &HeaderMap) -> Result<ObjectMetadata> {
-    let mut user = BTreeMap::new();
+/// `MetadataTooLarge`, `InvalidArgument` for a header that is not text; as [`settings_of`].
+pub(crate) fn version_attributes_of(headers: &HeaderMap) -> Result<VersionAttributes> {
+    let mut metadata = BTreeMap::new();
     for name in headers.keys() {
         let Some(key) = name.as_str().strip_prefix(META_PREFIX) else {
             continue;
@@ -34,46 +35,32 @@ pub(crate) fn attributes_of(headers: &HeaderMap) -> Result<ObjectMetadata> {
             })?;
             values.push(text.trim());
         }
-        user.insert(key.to_owned(), values.join(","));
+        metadata.insert(key.to_owned(), values.join(","));
     }
     let system =
         |name: HeaderName| Ok::<_, Refusal>(header(headers, name.as_str())?.map(str::to_owned));
     let encoding = system(CONTENT_ENCODING)?;
-    within_limits(ObjectMetadata {
+    let system = SystemHeaders {
         content_type: system(CONTENT_TYPE)?,
         cache_control: system(CACHE_CONTROL)?,
         content_disposition: system(CONTENT_DISPOSITION)?,
         content_encoding: encoding.as_deref().and_then(strip_aws_chunked),
         content_language: system(CONTENT_LANGUAGE)?,
         expires: system(EXPIRES)?,
-        user,
-    })
-}
-
-/// The same attributes, if they are not too large.
-///
-/// # Errors
-/// `MetadataTooLarge`.
-fn within_limits(attributes: ObjectMetadata) -> Result<ObjectMetadata> {
-    let user: usize = attributes.user.iter().map(|(k, v)| k.len() + v.len()).sum();
-    let system: usize = [
-        &attributes.content_type,
-        &attributes.cache_control,
-        &attributes.content_disposition,
-        &attributes.content_encoding,
-        &attributes.content_language,
-        &attributes.expires,
-    ]
-    .into_iter()
-    .filter_map(|text| text.as_ref().map(String::len))
-    .sum();
-    if user > USER_METADATA_BYTES_MAX || system > SYSTEM_METADATA_BYTES_MAX {
+        redirect: None,
+    };
+    let user: usize = metadata.iter().map(|(k, v)| k.len() + v.len()).sum();
+    if user > USER_METADATA_BYTES_MAX || system.bytes() > SYSTEM_METADATA_BYTES_MAX {
         let message = "Your metadata headers exceed the maximum allowed metadata size";
         return Err(Refusal::new(Code::MetadataTooLarge, message)
             .element("Size", user.to_string())
             .element("MaxSizeAllowed", USER_METADATA_BYTES_MAX.to_string()));
     }
-    Ok(attributes)
+    Ok(VersionAttributes {
+        headers: system,
+        metadata,
+        ..settings_of(headers)?
+    })
 }
 
 /// The headers that describe an object to its readers.
@@ -82,7 +69,7 @@ pub(crate) fn object_headers(info: &ObjectInfo) -> HeaderMap {
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(ETAG, quoted(&info.etag));
     headers.insert(LAST_MODIFIED, value_of(&http_date(info.modified)));
-    let kept = &info.attributes;
+    let kept = &info.attributes.headers;
     let content_type = kept.content_type.as_deref();
     headers.insert(
         CONTENT_TYPE,
@@ -99,7 +86,7 @@ pub(crate) fn object_headers(info: &ObjectInfo) -> HeaderMap {
             headers.insert(name, value_of(text));
         }
     }
-    for (key, text) in &kept.user {
+    for (key, text) in &info.attributes.metadata {
         if let Ok(name) = HeaderName::try_from(format!("{META_PREFIX}{key}")) {
             headers.insert(name, value_of(text));
         }

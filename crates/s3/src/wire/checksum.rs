@@ -2,10 +2,10 @@
 //! answers.
 
 use dewar_checksum::{Algorithm, AlgorithmSet, Composite, Digest, Pipeline};
+use dewar_http_front::{header, value_of};
 use dewar_store::api::{ExpectedContent, ObjectChecksum};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{header, value_of};
 use crate::error::{Code, Refusal, Result};
 use crate::payload::Trailers;
 

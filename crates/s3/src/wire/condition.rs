@@ -1,126 +1,13 @@
-//! Conditional requests: headers to conditions.
+//! The conditions that only S3 has.
 
-use dewar_store::api::{ETag, IfRange, ReadCondition, WriteCondition};
+use dewar_http_front::{RequestError, header, parse_http_date, write_condition};
+use dewar_store::api::WriteCondition;
 use http::HeaderMap;
-use http::header::IF_RANGE;
 
-use super::{header, parse_http_date};
-use crate::error::{Code, Refusal, Result};
-
-/// Entity tags of an If-Match or If-None-Match. Some clients send them without quotes.
-fn etags(text: &str) -> Vec<ETag> {
-    text.split(',').filter_map(etag).collect()
-}
-
-fn etag(text: &str) -> Option<ETag> {
-    let text = text.trim();
-    let text = text.strip_prefix("W/").unwrap_or(text);
-    match text {
-        "" => None,
-        "*" => Some(ETag::Any),
-        text => Some(ETag::Is(text.trim_matches('"').to_owned())),
-    }
-}
-
-fn reading(headers: &HeaderMap, prefix: &str) -> Result<ReadCondition> {
-    let get = |name: &str| header(headers, &format!("{prefix}{name}"));
-    let tags = |name| Ok::<_, Refusal>(get(name)?.map(etags).unwrap_or_default());
-    let date = |name| Ok::<_, Refusal>(get(name)?.and_then(parse_http_date));
-    Ok(ReadCondition {
-        if_range: None,
-        if_match: tags("if-match")?,
-        if_none_match: tags("if-none-match")?,
-        if_modified_since: date("if-modified-since")?,
-        if_unmodified_since: date("if-unmodified-since")?,
-    })
-}
-
-/// The conditions of a GET or HEAD.
-pub(crate) fn read_condition(headers: &HeaderMap) -> Result<ReadCondition> {
-    Ok(ReadCondition {
-        if_range: header(headers, IF_RANGE.as_str())?.map(if_range),
-        ..reading(headers, "")?
-    })
-}
-
-/// The value of an If-Range. A weak ETag keeps its `W/` here, and so never matches.
-fn if_range(text: &str) -> IfRange {
-    let text = text.trim();
-    let quoted = text
-        .strip_prefix('"')
-        .and_then(|text| text.strip_suffix('"'));
-    match (quoted, parse_http_date(text)) {
-        (Some(etag), _) => IfRange::Is(etag.to_owned()),
-        (None, Some(date)) => IfRange::ModifiedAt(date),
-        (None, None) => IfRange::Is(text.to_owned()),
-    }
-}
-
-/// The conditions that a copy puts on its source.
-pub(crate) fn copy_source_condition(headers: &HeaderMap) -> Result<ReadCondition> {
-    reading(headers, "x-amz-copy-source-")
-}
-
-/// The conditions of a write.
-///
-/// # Errors
-/// `NotImplemented` for conditions that S3 does not support on writes.
-pub(crate) fn write_condition(headers: &HeaderMap) -> Result<WriteCondition> {
-    writing(headers, "")
-}
-
-fn writing(headers: &HeaderMap, prefix: &str) -> Result<WriteCondition> {
-    let get = |name: &str| header(headers, &format!("{prefix}{name}"));
-    let not_here = |what: &str| {
-        Refusal::new(
-            Code::NotImplemented,
-            format!("A header you provided implies functionality that is not implemented: {what}"),
-        )
-    };
-    let (if_absent, if_none_match) = match get("if-none-match")?.map(etags) {
-        None => (false, None),
-        Some(tags) if tags == [ETag::Any] => (true, None),
-        Some(mut tags) if tags.len() == 1 => (false, tags.pop()),
-        Some(_) => return Err(not_here("If-None-Match with other than one ETag")),
-    };
-    let if_match = match get("if-match")?.map(etags) {
-        None => None,
-        Some(mut tags) if tags.len() == 1 => tags.pop(),
-        Some(_) => return Err(not_here("If-Match with other than one ETag")),
-    };
-    Ok(WriteCondition {
-        if_absent,
-        if_none_match,
-        if_match,
-        ..WriteCondition::default()
-    })
-}
-
-/// The conditions of a rename, on its source or on its target, by the prefix of their names. An
-/// ETag takes precedence over the date, as in RFC 9110 section 13.2.2.
-///
-/// # Errors
-/// `InvalidArgument` for a malformed date, because the rename would be unconditional without it.
-/// Otherwise as [`write_condition`].
-pub(crate) fn rename_condition(headers: &HeaderMap, prefix: &str) -> Result<WriteCondition> {
-    let date = |name: &str| {
-        let name = format!("{prefix}{name}");
-        let text = header(headers, &name)?;
-        let date = text.map(|text| parse_http_date(text).ok_or_else(|| broken(&name)));
-        date.transpose()
-    };
-    let condition = writing(headers, prefix)?;
-    let none_match = condition.if_absent || condition.if_none_match.is_some();
-    Ok(WriteCondition {
-        if_modified_since: date("if-modified-since")?.filter(|_| !none_match),
-        if_unmodified_since: date("if-unmodified-since")?.filter(|_| condition.if_match.is_none()),
-        ..condition
-    })
-}
+use crate::error::{Refusal, Result};
 
 fn broken(name: &str) -> Refusal {
-    let message = format!("The value of {name} is not valid.");
-    Refusal::new(Code::InvalidArgument, message)
+    RequestError::Value(name.to_owned()).into()
 }
 
 /// The conditions of a DELETE.
@@ -129,7 +16,7 @@ fn broken(name: &str) -> Refusal {
 /// `InvalidArgument` for a malformed date or size: ignoring it would delete too much.
 pub(crate) fn delete_condition(headers: &HeaderMap) -> Result<WriteCondition> {
     let mut condition = write_condition(headers)?;
-    if condition.if_absent || condition.if_none_match.is_some() {
+    if condition.if_none_match.is_some() {
         return Err(broken("If-None-Match"));
     }
     let name = "x-amz-if-match-last-modified-time";
@@ -154,27 +41,6 @@ mod tests {
             (name, value.parse().expect("a value"))
         });
         pairs.collect()
-    }
-
-    #[test]
-    fn etags_come_in_many_coats() {
-        let is = |text: &str| ETag::Is(text.into());
-        assert_eq!(
-            etags("\"a\", W/\"b\",c ,*"),
-            [is("a"), is("b"), is("c"), ETag::Any]
-        );
-    }
-
-    #[test]
-    fn writes_take_what_s3_takes() {
-        let absent = write_condition(&headers(&[("if-none-match", "*")])).expect("valid");
-        assert!(absent.if_absent && absent.if_match.is_none());
-        let other = write_condition(&headers(&[("if-none-match", "\"a\"")])).expect("valid");
-        assert_eq!(other.if_none_match, Some(ETag::Is("a".into())));
-        assert!(write_condition(&headers(&[("if-none-match", "\"a\",\"b\"")])).is_err());
-        assert!(write_condition(&headers(&[("if-match", "\"a\",\"b\"")])).is_err());
-        let one = write_condition(&headers(&[("if-match", "\"a\"")])).expect("valid");
-        assert_eq!(one.if_match, Some(ETag::Is("a".into())));
     }
 
     #[test]

@@ -4,11 +4,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dewar_checksum::{Algorithm, Digest, md5};
+use dewar_http_front::header;
 use dewar_store::{CustomerKey, Encryption, EncryptionMode};
 use http::{HeaderMap, HeaderValue};
 use zeroize::Zeroizing;
 
-use super::header;
 use crate::door::RequestContext;
 use crate::error::{Code, Refusal, Result};
 

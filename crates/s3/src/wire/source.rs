@@ -1,11 +1,11 @@
 //! Objects named in headers: sources of copies and renames.
 
+use dewar_http_front::parse_range;
+use dewar_sigv4::decode_percent;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_types::{BucketName, NameError, ObjectKey, RangeSpec, TenantName, VersionName};
 
 use crate::error::{Code, Refusal, Result};
-use crate::range::parse_range;
-use crate::sigv4::decode_percent;
 
 fn decoded(text: &str) -> Result<String> {
     let bytes = decode_percent(text).map(std::borrow::Cow::into_owned);

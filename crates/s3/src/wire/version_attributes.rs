@@ -2,26 +2,27 @@
 
 use std::collections::BTreeMap;
 
+use dewar_http_front::{header, http_date, iso_date, parse_iso_date, value_of};
+use dewar_sigv4::{decode_percent, encode_strict};
 use dewar_store::api::check_tags;
 use dewar_store::api::{ObjectInfo, Retention, RetentionMode, VersionAttributes};
 use dewar_store::limits::TAGS_PER_OBJECT_MAX;
 use dewar_types::VersionName;
 use http::{HeaderMap, HeaderValue};
 
-use super::{header, http_date, iso_date, parse_iso_date, value_of};
 use crate::error::{Code, Refusal, Result};
-use crate::sigv4::{decode_percent, encode_strict};
 
 const TAGGING: &str = "x-amz-tagging";
 const MODE: &str = "x-amz-object-lock-mode";
 const UNTIL: &str = "x-amz-object-lock-retain-until-date";
 const HOLD: &str = "x-amz-object-lock-legal-hold";
 
-/// The tags, retention and legal hold that a client sets on a version, from its headers.
+/// The tags, retention, legal hold and storage class that a client sets on a version, from its
+/// headers.
 ///
 /// # Errors
 /// `InvalidTag`, `InvalidArgument`.
-pub(crate) fn version_attributes_of(headers: &HeaderMap) -> Result<VersionAttributes> {
+pub(crate) fn settings_of(headers: &HeaderMap) -> Result<VersionAttributes> {
     Ok(VersionAttributes {
         tags: header(headers, TAGGING)?.map(tags_of_query).transpose()?,
         retention: retention_of(headers)?,
@@ -29,6 +30,7 @@ pub(crate) fn version_attributes_of(headers: &HeaderMap) -> Result<VersionAttrib
         storage_class: header(headers, "x-amz-storage-class")?
             .filter(|class| *class != "STANDARD")
             .map(str::to_owned),
+        ..VersionAttributes::default()
     })
 }
 
@@ -115,18 +117,20 @@ pub(super) fn version_attribute_headers(headers: &mut HeaderMap, info: &ObjectIn
         headers.insert("x-amz-version-id", value_of(&name.to_string()));
     }
     expiration_header(headers, info);
-    if info.tags > 0 {
-        headers.insert("x-amz-tagging-count", HeaderValue::from(info.tags));
+    let attributes = &info.attributes;
+    let tags = attributes.tags.as_ref().map_or(0, BTreeMap::len);
+    if tags > 0 {
+        headers.insert("x-amz-tagging-count", HeaderValue::from(tags));
     }
-    if let Some(class) = &info.storage_class {
+    if let Some(class) = &attributes.storage_class {
         headers.insert("x-amz-storage-class", value_of(class));
     }
-    if let Some(retention) = info.retention {
+    if let Some(retention) = attributes.retention {
         let mode = HeaderValue::from_static(mode_name(retention.mode));
         headers.insert(MODE, mode);
         headers.insert(UNTIL, value_of(&iso_date(retention.until)));
     }
-    if let Some(hold) = info.legal_hold {
+    if let Some(hold) = attributes.legal_hold {
         let text = if hold { "ON" } else { "OFF" };
         headers.insert(HOLD, HeaderValue::from_static(text));
     }

@@ -8,11 +8,13 @@ use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use dewar_auth::{Origin, Secret};
+use dewar_auth::Origin;
 use dewar_env::Env;
-use dewar_s3::payload::WireBody;
-use dewar_s3::sigv4::{RequestDate, SigningKey, encode_path, encode_strict};
+use dewar_http_front::WireBody;
 use dewar_s3::{Door, TlsVersion};
+use dewar_sigv4::{
+    CredentialScope, RequestDate, SigningKey, decode_percent, encode_path, encode_strict,
+};
 use futures_util::{StreamExt as _, stream};
 use http::request::Parts;
 use http::{HeaderMap, Request};
@@ -192,7 +194,7 @@ impl TestClient {
     }
 
     pub fn date(&self) -> RequestDate {
-        RequestDate::at(self.env.clock.now().secs()).expect("a date")
+        RequestDate::at(self.env.clock.now().secs())
     }
 
     pub fn scope(&self) -> String {
@@ -201,8 +203,9 @@ impl TestClient {
     }
 
     pub fn signing_key(&self) -> SigningKey {
-        let secret = Secret::new(self.secret().to_owned());
-        SigningKey::derive(&secret, self.date().day(), REGION, self.service)
+        let credential = format!("{}/{}", self.access_key(), self.scope());
+        let scope = CredentialScope::parse(&credential).expect("a scope");
+        SigningKey::derive(self.secret(), &scope)
     }
 
     /// Signs as Signature V2 does, encoded for a query string.
@@ -230,7 +233,7 @@ impl TestClient {
             self.scope(),
             sha256(canonical.as_bytes())
         );
-        hex(&self.signing_key().sign(&string))
+        self.signing_key().sign(&string).to_string()
     }
 
     pub async fn send(&self, request: Request<Vec<u8>>, piece: usize) -> TestResponse {
@@ -277,7 +280,7 @@ fn spawnable<T: Future + Send>(future: T) -> T {
 /// Path and query in canonical form.
 fn canonical_target(target: &str) -> (String, String) {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let decoded = dewar_s3::sigv4::decode_percent(path).expect("a path");
+    let decoded = decode_percent(path).expect("a path");
     let mut canonical_path = String::new();
     encode_path(&mut canonical_path, &decoded);
     let mut pairs: Vec<(String, String)> = query
@@ -286,7 +289,7 @@ fn canonical_target(target: &str) -> (String, String) {
         .map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let encoded = |text: &str| {
-                let raw = dewar_s3::sigv4::decode_percent(text).expect("a query");
+                let raw = decode_percent(text).expect("a query");
                 let mut out = String::new();
                 encode_strict(&mut out, &raw);
                 out

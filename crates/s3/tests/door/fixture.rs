@@ -3,16 +3,21 @@
 use std::sync::Arc;
 
 use dewar_auth::{MasterKeys, Secret};
-use dewar_data::blob::BlobStore;
-use dewar_data::pool::{DewarId, Member, Pool};
-use dewar_data::segment::Segments;
+use dewar_catalog::record::CopyState;
+use dewar_disks::JournalPin;
+use dewar_disks::blob::BlobStore;
+use dewar_disks::pool::{DewarId, Member, Pool};
+use dewar_disks::segment::SegmentLimits;
+use dewar_disks::upkeep::UpkeepConfig;
+use dewar_disks::{DiskParts, Disks};
 use dewar_env::disk::sim::SimWorld;
-use dewar_meta::kv::Kv;
-use dewar_meta::kv::memory::MemoryKv;
-use dewar_meta::ns::Tree;
+use dewar_iam::{FederationConfig, UserChange};
+use dewar_kv::Kv;
+use dewar_kv::memory::MemoryKv;
+use dewar_namespace::{DataChanges, Tree};
 use dewar_s3::{Door, DoorConfig};
-use dewar_store::{BlobTable, FederationConfig, JournalPin, Store, StoreParts, UserChange};
-use dewar_types::{DiskId, Layout, UserId};
+use dewar_store::{Store, StoreParts};
+use dewar_types::{BucketName, DiskId, Layout, ObjectKey, TenantName, UserId};
 
 use crate::client::TestClient;
 
@@ -45,10 +50,33 @@ pub struct Fixture {
     /// Who manages the tenant.
     pub manager: TestClient,
     pub nobody: TestClient,
+    tree: Arc<Tree>,
     world: SimWorld,
 }
 
 impl Fixture {
+    /// Makes all copies of an object nearline, as a tape pool would.
+    pub async fn recall_is_needed(&self, key: &str) {
+        let tenant = self.tree.catalog().tenant(&TenantName::default()).await;
+        let tenant = tenant.expect("read").expect("there");
+        let name = BucketName::new(BUCKET).expect("valid");
+        let bucket = self.tree.bucket(&tenant, &name).await;
+        let bucket = bucket.expect("read").expect("there");
+        let key = ObjectKey::new(key).expect("valid");
+        let found = self.tree.lookup(&bucket, &key).await.expect("read");
+        let version = found.expect("there").current;
+        let mut copies = version.copies.clone();
+        for copy in &mut copies {
+            copy.state = CopyState::Nearline;
+        }
+        let extra = DataChanges::default();
+        let moved = self
+            .tree
+            .relocate(&bucket, &key, version.id, &copies, &extra)
+            .await;
+        assert!(moved.expect("written"), "another version");
+    }
+
     /// Takes the first `count` disks away, and puts the others back.
     pub fn lose_disks(&self, count: usize) {
         for (n, disk) in self.world.disks().iter().enumerate() {
@@ -76,23 +104,20 @@ pub async fn fixture() -> Fixture {
     let layout = Layout::default_for(6);
     let pool = Pool::new(env.clone(), DewarId(7), 0, layout, members.collect());
     let blobs = Arc::new(BlobStore::new(Arc::new(pool.expect("no id twice"))));
-    let table = Arc::new(BlobTable::new(
-        env.clone(),
-        Arc::clone(&kv),
-        Arc::clone(&tree),
-        Arc::new(NoJournal),
-    ));
-    let segments = Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _);
+    let disks = Disks::new(DiskParts {
+        env: env.clone(),
+        catalog: tree.catalog().clone(),
+        blobs,
+        journal: Arc::new(NoJournal),
+        segments: SegmentLimits::default(),
+        upkeep: UpkeepConfig::default(),
+    });
     let store = Store::new(StoreParts {
         env: env.clone(),
-        kv,
-        tree,
-        blobs,
-        segments,
-        table,
+        tree: Arc::clone(&tree),
+        disks,
         master: Arc::new(MasterKeys::generate(&*env.rng)),
         small_bytes_max: 4096,
-        upkeep: dewar_store::upkeep::UpkeepConfig::default(),
         part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
         lifecycle: dewar_store::lifecycle::LifecycleConfig {
             classes: [("COLD".to_owned(), None)].into(),
@@ -129,6 +154,7 @@ pub async fn fixture() -> Fixture {
         stranger: client("stranger"),
         manager: client("manager"),
         nobody: TestClient::new(Arc::clone(&door), env.clone(), None),
+        tree,
         world,
     };
     let made = fixture.owner.put(&format!("/{BUCKET}")).send().await;

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::client::{TestClient, TestResponse, hex};
+use crate::client::{TestClient, TestResponse};
 use crate::fixture::{fixture, talk};
 
 fn form(fields: &[(&str, &str)], file: &str) -> String {
@@ -39,7 +39,7 @@ async fn post(
         date.as_str()
     );
     let policy = STANDARD.encode(policy);
-    let signature = hex(&signer.signing_key().sign(&policy));
+    let signature = signer.signing_key().sign(&policy).to_string();
     let mut fields = vec![
         ("x-amz-algorithm", "AWS4-HMAC-SHA256"),
         ("x-amz-credential", credential.as_str()),

@@ -202,3 +202,31 @@ fn signatures_of_version_2_are_not_taken() {
         }
     });
 }
+
+#[test]
+fn parameters_that_take_rights_away_are_not_ignored() {
+    talk(async {
+        let fixture = fixture().await;
+        let owner = &fixture.owner;
+        let boundary = "PermissionsBoundary=arn%3Aaws%3Aiam%3A%3Aaws%3Apolicy%2FReadOnlyAccess";
+        let trust = "%7B%22Statement%22%3A%5B%5D%7D";
+        for form in [
+            format!("Action=CreateUser&UserName=ann&{boundary}"),
+            format!("Action=CreateRole&RoleName=r&AssumeRolePolicyDocument={trust}&{boundary}"),
+        ] {
+            refused(iam(owner, &form).await, 400, "ValidationError");
+        }
+        let user = iam(owner, "Action=GetUser&UserName=ann").await;
+        refused(user, 404, "NoSuchEntity");
+        let sts = owner.of_service("sts");
+        for form in [
+            "Action=GetSessionToken&SerialNumber=arn%3Aaws%3Aiam%3A%3A1%3Amfa%2Fx&TokenCode=000000",
+            "Action=AssumeRole&RoleArn=r&RoleSessionName=s&TokenCode=000000",
+            "Action=AssumeRole&RoleArn=r&RoleSessionName=s&ProvidedContexts.member.1.ContextAssertion=x",
+        ] {
+            let call = sts.post("/").header("content-type", FORM);
+            let call = call.body(format!("{form}&Version=2011-06-15"));
+            refused(call.send().await, 400, "ValidationError");
+        }
+    });
+}

@@ -816,3 +816,25 @@ fn headers_of_version_2_are_taken() {
         assert_ne!(call.send_unsigned().await.status, 200);
     });
 }
+
+#[test]
+fn an_object_without_an_online_copy_is_to_be_asked_for_again_later() {
+    talk(async {
+        let fixture = fixture().await;
+        let client = &fixture.owner;
+        client.put("/bucket/k").body("on tape").send().await.is(200);
+        fixture.recall_is_needed("k").await;
+        let get = client.get("/bucket/k").send().await;
+        let get = get.refused_with(503, "ServiceUnavailable");
+        assert_eq!(get.header("retry-after"), Some("60"));
+        // A copy in the same pool is another name of the same bytes.
+        let copy = client
+            .put("/bucket/copy")
+            .header("x-amz-copy-source", "/bucket/k");
+        copy.send().await.is(200);
+        let get = client.get("/bucket/copy").send().await;
+        get.refused_with(503, "ServiceUnavailable");
+        let head = client.head("/bucket/k").send().await.is(200);
+        assert_eq!(head.header("content-length"), Some("7"));
+    });
+}

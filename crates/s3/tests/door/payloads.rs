@@ -1,6 +1,6 @@
 //! Every way to send a body.
 
-use crate::client::{TestClient, hex, sha256};
+use crate::client::{TestClient, sha256};
 use crate::fixture::{fixture, talk};
 
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -182,7 +182,7 @@ fn chunks(client: &TestClient, seed: &str, body: &[u8], trailer: Option<&str>) -
             "AWS4-HMAC-SHA256-PAYLOAD\n{context}{previous}\n{EMPTY}\n{}",
             sha256(chunk)
         );
-        previous = hex(&key.sign(&string));
+        previous = key.sign(&string).to_string();
         let head = format!("{:x};chunk-signature={previous}\r\n", chunk.len());
         out.extend_from_slice(head.as_bytes());
         out.extend_from_slice(chunk);
@@ -193,7 +193,7 @@ fn chunks(client: &TestClient, seed: &str, body: &[u8], trailer: Option<&str>) -
     if let Some(trailer) = trailer {
         let digest = sha256(format!("{trailer}\n").as_bytes());
         let string = format!("AWS4-HMAC-SHA256-TRAILER\n{context}{previous}\n{digest}");
-        let signature = hex(&key.sign(&string));
+        let signature = key.sign(&string).to_string();
         let text = format!("{trailer}\r\nx-amz-trailer-signature:{signature}\r\n");
         out.extend_from_slice(text.as_bytes());
     }

@@ -1,8 +1,35 @@
-//! Requests about the catalog as a whole, and their replies.
+//! Backups of the catalog, and how the catalog is restored or rebuilt.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use dewar_env::WorkProgress;
 use serde::{Deserialize, Serialize};
+
+use super::command::{AdminCommand, CommandEntry, CommandSpec, Done};
+use super::context::AdminContext;
+use super::error::Result;
+use super::progress::Progress;
+
+pub(super) const COMMANDS: &[CommandEntry] = &[
+    CommandEntry::of::<BackupStart>(),
+    CommandEntry::of::<BackupStatus>(),
+];
+
+/// Begins to back the catalog up, unless that is under way.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackupStart {
+    /// The folder, an absolute path.
+    pub target: String,
+    /// So many backups stay in it.
+    pub keep: u32,
+}
+
+/// Asks how the backup fares.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackupStatus {}
 
 /// How a backup fares.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +42,9 @@ pub struct BackupInfo {
     pub taken: Option<BackupTakenInfo>,
     /// Why it could not be taken.
     pub error: Option<String>,
+    /// How far it is, while it is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
 }
 
 /// A backup that was taken.
@@ -49,6 +79,8 @@ pub struct RebuildRequest {
     pub discard_unnamed: bool,
     /// The file to write every finding to.
     pub report: Option<PathBuf>,
+    /// Counts the blobs that were inspected.
+    pub progress: Arc<WorkProgress>,
 }
 
 /// How a backup is to be restored.
@@ -66,6 +98,8 @@ pub struct RestoreRequest {
     pub salvage: bool,
     /// The file to write every finding to.
     pub report: Option<PathBuf>,
+    /// Counts the blobs that were inspected.
+    pub progress: Arc<WorkProgress>,
 }
 
 /// The result of a rebuild or a restore.
@@ -179,5 +213,28 @@ impl BlobsInfo {
             self.users = done.users;
             self.buckets = done.buckets;
         }
+    }
+}
+
+impl AdminCommand for BackupStart {
+    const SPEC: CommandSpec = CommandSpec::changes("backup_start", "admin:backup").replies_done();
+    type Reply = Done;
+
+    fn target(&self) -> String {
+        self.target.clone()
+    }
+
+    async fn run(self, admin: &AdminContext) -> Result<Done> {
+        admin.backups.start(&self.target, self.keep).await?;
+        Ok(Done::Done)
+    }
+}
+
+impl AdminCommand for BackupStatus {
+    const SPEC: CommandSpec = CommandSpec::reads("backup", "admin:backup-status");
+    type Reply = BackupInfo;
+
+    async fn run(self, admin: &AdminContext) -> Result<BackupInfo> {
+        Ok(admin.backups.status())
     }
 }

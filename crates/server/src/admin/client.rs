@@ -12,7 +12,9 @@ use hyper_util::rt::TokioIo;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use super::api::{AdminError, Reply, Request};
+use super::command::AdminCommand;
+use super::envelope::{from_envelope, to_envelope};
+use super::error::AdminError;
 use super::server::PATH;
 use super::socket;
 
@@ -98,9 +100,15 @@ impl AdminClient {
     ///
     /// # Errors
     /// The server refuses, disconnects, or takes longer than a minute.
-    pub async fn ask(&mut self, request: &Request) -> Result<Reply, ClientError> {
-        let asked = tokio::time::timeout(REQUEST_TIME, self.exchange(request)).await;
-        asked.unwrap_or_else(|_| Err(self.broken("takes longer than a minute")))
+    pub async fn ask<C: AdminCommand>(&mut self, command: &C) -> Result<C::Reply, ClientError> {
+        let request = to_envelope(C::SPEC.name, command);
+        let reply = tokio::time::timeout(REQUEST_TIME, self.exchange(request)).await;
+        let reply = reply.unwrap_or_else(|_| Err(self.broken("takes longer than a minute")))?;
+        from_envelope(C::SPEC.reply, &reply).map_err(|_| self.strange())
+    }
+
+    fn strange(&self) -> ClientError {
+        self.broken("gives no known reply; is it of another version?")
     }
 
     fn broken(&self, reason: impl ToString) -> ClientError {
@@ -110,8 +118,7 @@ impl AdminClient {
         }
     }
 
-    async fn exchange(&mut self, request: &Request) -> Result<Reply, ClientError> {
-        let body = serde_json::to_vec(request).expect("requests hold nothing JSON cannot say");
+    async fn exchange(&mut self, body: Vec<u8>) -> Result<Zeroizing<Vec<u8>>, ClientError> {
         let request = HttpRequest::builder()
             .method(Method::POST)
             .uri(PATH)
@@ -130,11 +137,10 @@ impl AdminClient {
             .await
             .map_err(|error| self.broken(format!("went away: {error}")))?;
         let body = Zeroizing::new(body.to_bytes().to_vec());
-        let strange = |_| self.broken("gives no known reply; is it of another version?");
         if good {
-            return serde_json::from_slice(&body).map_err(strange);
+            return Ok(body);
         }
-        let error: AdminError = serde_json::from_slice(&body).map_err(strange)?;
+        let error: AdminError = serde_json::from_slice(&body).map_err(|_| self.strange())?;
         Err(error.into())
     }
 }

@@ -1,27 +1,44 @@
-//! The master key file, as the admin socket speaks of it.
+//! The master key file.
 
 use serde::{Deserialize, Serialize};
 
-/// A request about the master key file.
+use super::command::{AdminCommand, CommandEntry, CommandSpec};
+use super::context::AdminContext;
+use super::error::Result;
+
+pub(super) const COMMANDS: &[CommandEntry] = &[
+    CommandEntry::of::<KeyFileList>(),
+    CommandEntry::of::<KeyFileRotate>(),
+    CommandEntry::of::<KeyFileRetire>(),
+    CommandEntry::of::<KeyFileExport>(),
+];
+
+/// Lists the keys in the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum KeyFileRequest {
-    /// The keys in it.
-    List {},
-    /// Make a new current key, and encrypt all secrets with it.
-    Rotate {},
-    /// Take a key that was replaced out of the file.
-    Retire {
-        /// Its id.
-        id: String,
-        /// Whether sessions under the key that have not ended are ended.
-        end_sessions: bool,
-    },
-    /// The file, encrypted.
-    Export {
-        /// Public keys as age-keygen prints them. Each recipient alone can open the copy.
-        recipients: Vec<String>,
-    },
+#[serde(deny_unknown_fields)]
+pub struct KeyFileList {}
+
+/// Makes a new current key, and encrypts all secrets with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyFileRotate {}
+
+/// Takes a key that was replaced out of the file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyFileRetire {
+    /// Its id.
+    pub id: String,
+    /// Whether sessions under the key that have not ended are ended.
+    pub end_sessions: bool,
+}
+
+/// Exports the file, encrypted, as lines of ASCII.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyFileExport {
+    /// Public keys as age-keygen prints them. Each recipient alone can open the copy.
+    pub recipients: Vec<String>,
 }
 
 /// A master key.
@@ -40,12 +57,52 @@ pub struct MasterKeyInfo {
     pub sessions_end: Option<String>,
 }
 
-/// The reply to such a request.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyFileReply {
-    /// The keys in it now.
-    Keys(Vec<MasterKeyInfo>),
-    /// The encrypted file, as lines of ASCII.
-    Exported(String),
+impl AdminCommand for KeyFileList {
+    const SPEC: CommandSpec =
+        CommandSpec::reads("key_file.list", "admin:key-file-list").replies("key_file.keys");
+    type Reply = Vec<MasterKeyInfo>;
+
+    async fn run(self, admin: &AdminContext) -> Result<Vec<MasterKeyInfo>> {
+        admin.key_file.list().await
+    }
+}
+
+impl AdminCommand for KeyFileRotate {
+    const SPEC: CommandSpec =
+        CommandSpec::changes("key_file.rotate", "admin:key-file-rotate").replies("key_file.keys");
+    type Reply = Vec<MasterKeyInfo>;
+
+    async fn run(self, admin: &AdminContext) -> Result<Vec<MasterKeyInfo>> {
+        admin.key_file.rotate().await?;
+        admin.key_file.list().await
+    }
+}
+
+impl AdminCommand for KeyFileRetire {
+    const SPEC: CommandSpec =
+        CommandSpec::changes("key_file.retire", "admin:key-file-retire").replies("key_file.keys");
+    type Reply = Vec<MasterKeyInfo>;
+
+    fn target(&self) -> String {
+        self.id.clone()
+    }
+
+    async fn run(self, admin: &AdminContext) -> Result<Vec<MasterKeyInfo>> {
+        admin.key_file.retire(&self.id, self.end_sessions).await?;
+        admin.key_file.list().await
+    }
+}
+
+impl AdminCommand for KeyFileExport {
+    const SPEC: CommandSpec = CommandSpec::changes("key_file.export", "admin:key-file-export")
+        .replies("key_file.exported");
+    type Reply = String;
+
+    fn target(&self) -> String {
+        self.recipients.join(" ")
+    }
+
+    async fn run(self, admin: &AdminContext) -> Result<String> {
+        admin.key_file.export(&self.recipients)
+    }
 }

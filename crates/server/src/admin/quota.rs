@@ -1,6 +1,18 @@
-//! Quotas, as the admin socket speaks of them.
+//! Quotas.
 
+use dewar_store::quota::{Quota, QuotaReport, Usage};
 use serde::{Deserialize, Serialize};
+
+use super::command::{AdminCommand, CommandEntry, CommandSpec};
+use super::context::AdminContext;
+use super::error::Result;
+use super::names::target_named;
+
+pub(super) const COMMANDS: &[CommandEntry] = &[
+    CommandEntry::of::<QuotaList>(),
+    CommandEntry::of::<QuotaShow>(),
+    CommandEntry::of::<QuotaSet>(),
+];
 
 /// The limits of a quota. A limit that is not given does not apply. Soft limits are reported and
 /// refuse nothing.
@@ -37,22 +49,108 @@ pub struct QuotaInfo {
     pub state: String,
 }
 
-/// A request about quotas.
+/// Lists all quotas that are set.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum QuotaRequest {
-    /// All that are set.
-    List {},
-    /// One.
-    Show {
-        /// Of what.
-        target: String,
-    },
-    /// Set all limits of something; none takes them away.
-    Set {
-        /// Of what.
-        target: String,
-        /// Its limits from now on.
-        limits: QuotaLimits,
-    },
+#[serde(deny_unknown_fields)]
+pub struct QuotaList {}
+
+/// Shows one quota.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuotaShow {
+    /// Of what.
+    pub target: String,
+}
+
+/// Sets all limits of a target; none takes them away.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuotaSet {
+    /// Of what.
+    pub target: String,
+    /// Its limits from now on.
+    pub limits: QuotaLimits,
+}
+
+impl AdminCommand for QuotaList {
+    const SPEC: CommandSpec =
+        CommandSpec::reads("quota.list", "admin:quota-list").replies("quotas");
+    type Reply = Vec<QuotaInfo>;
+
+    async fn run(self, admin: &AdminContext) -> Result<Vec<QuotaInfo>> {
+        Ok(admin.store.quotas().await?.into_iter().map(info).collect())
+    }
+}
+
+impl AdminCommand for QuotaShow {
+    const SPEC: CommandSpec =
+        CommandSpec::reads("quota.show", "admin:quota-show").replies("quotas");
+    type Reply = Vec<QuotaInfo>;
+
+    fn target(&self) -> String {
+        self.target.clone()
+    }
+
+    async fn run(self, admin: &AdminContext) -> Result<Vec<QuotaInfo>> {
+        let target = target_named(&self.target)?;
+        Ok(vec![info(admin.store.quota(&target).await?)])
+    }
+}
+
+impl AdminCommand for QuotaSet {
+    const SPEC: CommandSpec =
+        CommandSpec::changes("quota.set", "admin:quota-set").replies("quotas");
+    type Reply = Vec<QuotaInfo>;
+
+    fn target(&self) -> String {
+        self.target.clone()
+    }
+
+    async fn run(self, admin: &AdminContext) -> Result<Vec<QuotaInfo>> {
+        let target = target_named(&self.target)?;
+        let quota = Quota {
+            max_bytes: self.limits.max_bytes,
+            max_objects: self.limits.max_objects,
+            soft_bytes: self.limits.soft_bytes,
+            soft_objects: self.limits.soft_objects,
+        };
+        Ok(vec![info(admin.store.set_quota(&target, quota).await?)])
+    }
+}
+
+impl From<Quota> for QuotaLimits {
+    fn from(quota: Quota) -> Self {
+        Self {
+            max_bytes: quota.max_bytes,
+            max_objects: quota.max_objects,
+            soft_bytes: quota.soft_bytes,
+            soft_objects: quota.soft_objects,
+        }
+    }
+}
+
+/// `ok`, `soft` above a soft limit, `full` if no further byte or object fits.
+pub(super) fn quota_state(quota: &Quota, usage: Usage) -> &'static str {
+    if !quota.fits(usage, 1, 1) {
+        "full"
+    } else if quota.is_soft_exceeded(usage) {
+        "soft"
+    } else {
+        "ok"
+    }
+}
+
+fn info(report: QuotaReport) -> QuotaInfo {
+    let QuotaReport {
+        target,
+        quota,
+        usage,
+    } = report;
+    QuotaInfo {
+        target,
+        limits: quota.into(),
+        bytes: usage.bytes,
+        objects: usage.objects,
+        state: quota_state(&quota, usage).to_owned(),
+    }
 }

@@ -14,8 +14,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::api::{AdminApi, AdminError, Failure, Reply, Request};
 use super::audit_dispatch::{carry_out, turned_away};
+use super::command::AdminRequest;
+use super::context::AdminApi;
+use super::error::{AdminError, Failure, Result};
 use super::socket::{AdminSocket, is_allowed};
 use crate::listener::Stop;
 
@@ -126,16 +128,17 @@ async fn answer(
         Ok(request) => see_through(api, request, uid, stop).await,
         Err(error) => Err(error),
     };
-    let (status, body) = match &result {
-        Ok(reply) => (StatusCode::OK, serde_json::to_vec(reply)),
+    let (status, body) = match result {
+        Ok(reply) => (StatusCode::OK, reply),
         Err(error) => {
             if error.kind == Failure::Internal {
                 tracing::error!(%error, "admin request failed");
             }
-            (status_of(error.kind), serde_json::to_vec(error))
+            let body = serde_json::to_vec(&error);
+            let body = body.expect("errors hold nothing that JSON cannot say");
+            (status_of(error.kind), body)
         }
     };
-    let body = body.expect("replies hold nothing that JSON cannot say");
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
     let json = header::HeaderValue::from_static("application/json");
@@ -147,10 +150,10 @@ async fn answer(
 /// nothing half done, and nothing that the audit log misses.
 async fn see_through(
     api: Arc<dyn AdminApi>,
-    request: Request,
+    request: Box<dyn AdminRequest>,
     uid: u32,
     stop: &Stop,
-) -> Result<Reply, AdminError> {
+) -> Result<Vec<u8>> {
     let (tell, told) = oneshot::channel();
     stop.spawn(async move {
         // Nobody listens when the connection has gone.
@@ -162,7 +165,7 @@ async fn see_through(
     })
 }
 
-async fn parse(request: HttpRequest<Incoming>) -> Result<Request, AdminError> {
+async fn parse(request: HttpRequest<Incoming>) -> Result<Box<dyn AdminRequest>> {
     let refuse = |message: String| AdminError::new(Failure::Invalid, message);
     if request.method() != Method::POST || request.uri().path() != PATH {
         return Err(refuse(format!("requests are posted to {PATH}")));
@@ -173,7 +176,7 @@ async fn parse(request: HttpRequest<Incoming>) -> Result<Request, AdminError> {
         .map_err(|error| refuse(format!("the request cannot be read: {error}")))?
         .to_bytes();
     // The parser's own words could repeat a secret; where it stumbled is enough.
-    serde_json::from_slice(&body).map_err(|error| {
+    super::parse(&body).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         refuse(format!("not a known request: line {line}, column {column}"))
     })

@@ -1,3 +1,4 @@
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -8,8 +9,14 @@ use async_trait::async_trait;
 use dewar_auth::Secret;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::api::Result;
+use super::accounts::{
+    AccountState, KeyAdd, KeyInfo, KeyList, KeyRemove, KeySet, ListPage, NewKey, UserAdd, UserInfo,
+    UserList,
+};
+use super::envelope::to_envelope;
 use super::socket::is_allowed;
+use super::status::{OpenUploads, PoolInfo, PoolStatus, Status, StatusRequest};
+use super::upkeep::{LedgerInfo, RepairInfo};
 use super::*;
 use crate::listener::Stop;
 
@@ -34,10 +41,9 @@ fn user(name: &str, state: AccountState) -> UserInfo {
     }
 }
 
-#[async_trait]
-impl AdminApi for Memory {
-    async fn status(&self) -> Result<Status> {
-        Ok(Status {
+impl Memory {
+    fn status() -> Status {
+        Status {
             version: "0".to_owned(),
             pid: 1,
             uptime_seconds: 2,
@@ -61,69 +67,23 @@ impl AdminApi for Memory {
             troubles: Vec::new(),
             copies: 0,
             uploads: OpenUploads::default(),
-        })
+            work: Vec::new(),
+        }
     }
 
-    async fn disk_list(&self) -> Result<Vec<DiskInfo>> {
-        Ok(Vec::new())
-    }
-
-    async fn disk_decide(&self, disk: &str, _: DiskAction, _: bool) -> Result<DiskDecided> {
-        let message = format!("there is no disk {disk}");
-        Err(AdminError::new(Failure::NotFound, message))
-    }
-
-    async fn disk_add(&self, folder: &str, _: Option<&str>, _: Option<&str>) -> Result<DiskAdded> {
-        let message = format!("there is no folder {folder}");
-        Err(AdminError::new(Failure::NotFound, message))
-    }
-
-    async fn disk_remove(&self, disk: &str) -> Result<DiskRemoved> {
-        Err(AdminError::new(Failure::NotFound, disk))
-    }
-
-    async fn disk_readmit(&self, disk: &str) -> Result<DiskReadmitted> {
-        Err(AdminError::new(Failure::NotFound, disk))
-    }
-
-    async fn scrub(&self, _: Option<&str>) -> Result<()> {
-        Ok(())
-    }
-
-    async fn fsck_start(&self, _: bool) -> Result<()> {
-        Ok(())
-    }
-
-    async fn fsck(&self) -> Result<FsckInfo> {
-        Ok(FsckInfo::default())
-    }
-
-    async fn fsck_more(&self, _: u64) -> Result<AtRiskInfo> {
-        Ok(AtRiskInfo::default())
-    }
-
-    async fn scrubs(&self) -> Result<Vec<ScrubInfo>> {
-        Ok(Vec::new())
-    }
-
-    async fn identity(&self, _request: IdentityRequest) -> Result<IdentityReply> {
-        Ok(IdentityReply::Done)
-    }
-
-    async fn user_add(&self, request: UserAdd) -> Result<UserInfo> {
+    fn user_add(&self, request: &UserAdd) -> Result<UserInfo> {
         let name = request.name.as_str();
         let mut users = self.users.lock().expect("lock");
         if users.contains_key(name) {
-            return Err(AdminError::new(
-                Failure::Exists,
-                format!("user {name} exists"),
-            ));
+            let message = format!("user {name} exists");
+            return Err(AdminError::new(Failure::Exists, message));
         }
         users.insert(name.to_owned(), AccountState::Enabled);
         Ok(user(name, AccountState::Enabled))
     }
 
-    async fn user_list(&self, after: Option<&str>) -> Result<ListPage<UserInfo>> {
+    /// Two users at most.
+    fn user_list(&self, after: Option<&str>) -> ListPage<UserInfo> {
         let users = self.users.lock().expect("lock");
         let mut items: Vec<UserInfo> = users
             .iter()
@@ -133,43 +93,25 @@ impl AdminApi for Memory {
         let more = items.len() > 2;
         items.truncate(2);
         let next = items.last().filter(|_| more).map(|user| user.name.clone());
-        Ok(ListPage { items, next })
+        ListPage { items, next }
     }
 
-    async fn user_remove(&self, name: &str) -> Result<()> {
-        let removed = self.users.lock().expect("lock").remove(name);
-        removed
-            .map(|_| ())
-            .ok_or_else(|| AdminError::new(Failure::NotFound, "no such user"))
-    }
-
-    async fn user_set(&self, name: &str, state: AccountState) -> Result<UserInfo> {
-        let mut users = self.users.lock().expect("lock");
-        let found = users
-            .get_mut(name)
-            .ok_or_else(|| AdminError::new(Failure::NotFound, "none"))?;
-        *found = state;
-        Ok(user(name, state))
-    }
-
-    async fn key_add(&self, request: KeyAdd) -> Result<NewKey> {
-        let access_key = request.access_key.unwrap_or_else(|| "MADE".to_owned());
-        let secret_key = request
-            .secret_key
-            .unwrap_or_else(|| Secret::new("made up".to_owned()));
+    fn key_add(&self, request: &KeyAdd) -> NewKey {
+        let access_key = request.access_key.clone();
+        let access_key = access_key.unwrap_or_else(|| "MADE".to_owned());
+        let secret_key = request.secret_key.clone();
+        let secret_key = secret_key.unwrap_or_else(|| Secret::new("made up".to_owned()));
+        let user = request.user.clone();
         let mut keys = self.keys.lock().expect("lock");
-        keys.insert(
-            access_key.clone(),
-            (request.user.clone(), secret_key.clone()),
-        );
-        Ok(NewKey {
-            user: request.user,
+        keys.insert(access_key.clone(), (user.clone(), secret_key.clone()));
+        NewKey {
+            user,
             access_key,
             secret_key,
-        })
+        }
     }
 
-    async fn key_list(&self, _: Option<&str>, _: Option<&str>) -> Result<ListPage<KeyInfo>> {
+    fn key_list(&self) -> ListPage<KeyInfo> {
         let keys = self.keys.lock().expect("lock");
         let items = keys
             .iter()
@@ -181,17 +123,45 @@ impl AdminApi for Memory {
                 created: String::new(),
             })
             .collect();
-        Ok(ListPage { items, next: None })
+        ListPage { items, next: None }
     }
 
-    async fn key_remove(&self, _: &str) -> Result<()> {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        Ok(())
+    fn answer(&self, request: &dyn Any) -> Result<Vec<u8>> {
+        if let Some(request) = request.downcast_ref::<UserAdd>() {
+            return Ok(reply::<UserAdd>(&self.user_add(request)?));
+        }
+        if let Some(UserList { after }) = request.downcast_ref() {
+            return Ok(reply::<UserList>(&self.user_list(after.as_deref())));
+        }
+        if let Some(request) = request.downcast_ref::<KeyAdd>() {
+            return Ok(reply::<KeyAdd>(&self.key_add(request)));
+        }
+        if request.is::<KeyList>() {
+            return Ok(reply::<KeyList>(&self.key_list()));
+        }
+        if request.is::<KeyRemove>() {
+            return Ok(reply::<KeyRemove>(&Done::Done));
+        }
+        if request.is::<StatusRequest>() {
+            return Ok(reply::<StatusRequest>(&Self::status()));
+        }
+        Err(AdminError::new(Failure::Unavailable, "disks are away"))
     }
+}
 
-    async fn key_set(&self, _: &str, _: AccountState) -> Result<KeyInfo> {
-        Err(dewar_types::Error::new(dewar_types::ErrorKind::Unavailable, "disks are away").into())
+#[async_trait]
+impl AdminApi for Memory {
+    async fn run(&self, request: Box<dyn AdminRequest>) -> Result<Vec<u8>> {
+        if request.action() == KeyRemove::SPEC.action {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        let request: Box<dyn Any> = request;
+        self.answer(&*request)
     }
+}
+
+fn reply<C: AdminCommand>(reply: &C::Reply) -> Vec<u8> {
+    to_envelope(C::SPEC.reply, reply)
 }
 
 struct Running {
@@ -233,53 +203,42 @@ async fn requests_reach_the_api_and_come_back() {
     );
     let mut client = connect(&running.path).await;
     for name in ["a", "b", "c"] {
-        let request = Request::UserAdd(UserAdd {
+        let request = UserAdd {
             name: name.to_owned(),
             ..UserAdd::default()
-        });
-        assert!(matches!(client.ask(&request).await, Ok(Reply::User(_))));
+        };
+        assert_eq!(client.ask(&request).await.expect("added").name, name);
     }
-    let twice = Request::UserAdd(UserAdd {
+    let twice = UserAdd {
         name: "a".to_owned(),
         ..UserAdd::default()
-    });
+    };
     let error = client.ask(&twice).await.expect_err("exists");
     assert_eq!(error.to_string(), "user a exists");
 
-    let Ok(Reply::Users(page)) = client.ask(&Request::UserList { after: None }).await else {
-        panic!("no page");
-    };
+    let page = client.ask(&UserList { after: None }).await.expect("a page");
     assert_eq!((page.items.len(), page.next.as_deref()), (2, Some("b")));
 
-    let request = Request::KeyAdd(KeyAdd {
+    let request = KeyAdd {
         user: "a".to_owned(),
         access_key: Some("AKIA".to_owned()),
         secret_key: Some(Secret::new("s3cret".to_owned())),
-    });
-    assert!(!format!("{request:?}").contains("s3cret"));
-    let Ok(Reply::NewKey(key)) = client.ask(&request).await else {
-        panic!("no key");
     };
+    assert!(!format!("{request:?}").contains("s3cret"));
+    let key = client.ask(&request).await.expect("a key");
     assert_eq!(
         (key.access_key.as_str(), key.secret_key.reveal()),
         ("AKIA", "s3cret")
     );
-    let Ok(Reply::Keys(keys)) = client
-        .ask(&Request::KeyList {
-            user: None,
-            after: None,
-        })
-        .await
-    else {
-        panic!("no keys");
+    let every_key = KeyList {
+        user: None,
+        after: None,
     };
-    assert!(
-        !serde_json::to_string(&keys)
-            .expect("JSON")
-            .contains("s3cret")
-    );
+    let keys = client.ask(&every_key).await.expect("keys");
+    let json = serde_json::to_string(&keys).expect("JSON");
+    assert!(!json.contains("s3cret"));
 
-    let set = Request::KeySet {
+    let set = KeySet {
         access_key: "x".to_owned(),
         state: AccountState::Disabled,
     };
@@ -287,10 +246,7 @@ async fn requests_reach_the_api_and_come_back() {
         panic!("not refused");
     };
     assert_eq!(error.kind, Failure::Unavailable);
-    assert!(matches!(
-        client.ask(&Request::Status {}).await,
-        Ok(Reply::Status(_))
-    ));
+    client.ask(&StatusRequest {}).await.expect("a status");
 }
 
 #[tokio::test]
@@ -331,10 +287,7 @@ async fn long_paths_work() {
     let long = format!("{0}/{0}/admin.sock", "x".repeat(100));
     let running = start(&long);
     let mut client = connect(&running.path).await;
-    assert!(matches!(
-        client.ask(&Request::Status {}).await,
-        Ok(Reply::Status(_))
-    ));
+    client.ask(&StatusRequest {}).await.expect("a status");
 }
 
 #[test]
@@ -441,13 +394,13 @@ async fn a_stop_finishes_what_was_asked() {
     let mut client = connect(&running.path).await;
     let asked = tokio::spawn(async move {
         client
-            .ask(&Request::KeyRemove {
+            .ask(&KeyRemove {
                 access_key: "x".to_owned(),
             })
             .await
     });
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(running.stop.drain(Duration::from_secs(5)).await, 0);
-    assert!(matches!(asked.await.expect("joins"), Ok(Reply::Done)));
+    assert!(matches!(asked.await.expect("joins"), Ok(Done::Done)));
     assert!(!running.path.exists());
 }

@@ -1,155 +1,53 @@
-//! Requests about disks and redundancy, and their replies.
+//! Redundancy: the ledger, checks and scrubs.
 
 use serde::{Deserialize, Serialize};
 
-/// A decision about a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DiskAction {
-    /// Move its shards to others while it can be read.
-    Drain,
-    /// Take a decision to drain it back.
-    Keep,
+use super::command::{AdminCommand, CommandEntry, CommandSpec, Done};
+use super::context::AdminContext;
+use super::error::Result;
+use super::progress::Progress;
+
+pub(super) const COMMANDS: &[CommandEntry] = &[
+    CommandEntry::of::<ScrubStart>(),
+    CommandEntry::of::<ScrubList>(),
+    CommandEntry::of::<FsckStart>(),
+    CommandEntry::of::<FsckStatus>(),
+    CommandEntry::of::<FsckMore>(),
+];
+
+/// Scrubs now.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScrubStart {
+    /// Only this disk.
+    pub disk: Option<String>,
 }
 
-/// A disk, its content, and the progress of its scrub.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiskInfo {
-    /// The disk's number, which people use as its name. Numbers are given once, in the order of
-    /// appearance.
-    pub number: Option<u32>,
-    /// Its id in 32 hexadecimal digits; `None` for a folder without a disk of this pool.
-    pub id: Option<String>,
-    /// Its present or last folder; `None` for a disk that only records name.
-    pub path: Option<String>,
-    /// The name of its pool; `None` for a folder that holds no disk.
-    #[serde(default)]
-    pub pool: Option<String>,
-    /// `online`, `read-only`, `missing`, `hung`, `failed`, `blank`, `draining`, `replacing`,
-    /// `removed`, `returning`, `foreign`, `copy`.
-    pub state: String,
-    /// Shards of objects that are placed on it.
-    pub shards: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Of the shards, those known to be bad.
-    pub bad_shards: u64,
-    /// Size of its file system in bytes.
-    pub total_bytes: Option<u64>,
-    /// Bytes that may still be written there.
-    pub available_bytes: Option<u64>,
-    /// Shards found bad by scrub or `fsck --deep` since it joined the pool, mended or not.
-    #[serde(default)]
-    pub rot_found: u64,
-    /// When the last of them was found, RFC 3339 in UTC.
-    #[serde(default)]
-    pub rot_last: Option<String>,
-    /// When the last complete scrub, or `fsck --deep`, ended, RFC 3339 in UTC.
-    pub scrubbed: Option<String>,
-    /// When the scrub under way began.
-    pub scrub_began: Option<String>,
-    /// Bytes that it has read so far.
-    pub scrub_bytes: u64,
-    /// The problem with the disk and the action to take; `None` if it has none.
-    pub advice: Option<String>,
-    /// The content of a removed disk whose folder is there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub holds: Option<RemainingFilesInfo>,
+/// Asks how the scrubs fare.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScrubList {}
+
+/// Starts a check of everything, or joins a running one. The request fails with "in use" if the
+/// running check is not deep and this one is to be.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FsckStart {
+    /// Read every shard from its medium first.
+    pub deep: bool,
 }
 
-/// The content of a removed disk, by the names of its files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RemainingFilesInfo {
-    /// Shards.
-    pub shards: u64,
-    /// Of those, the ones that the pool has nowhere else now.
-    pub lacking: u64,
-    /// Their bytes.
-    pub lacking_bytes: u64,
-    /// Blobs with such a shard that cannot be read now.
-    pub unreadable: u64,
-    /// Whether there may be blobs that the catalog does not name. Their shards are not counted
-    /// here.
-    #[serde(default)]
-    pub unsettled: bool,
-}
+/// Asks how the check fares.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FsckStatus {}
 
-/// A disk that was just removed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiskRemoved {
-    /// The disk's number.
-    pub number: Option<u32>,
-    /// Its id in 32 hexadecimal digits; `None` for a folder in which no disk was ever seen.
-    pub id: Option<String>,
-    /// Its folder, or where it was last.
-    pub path: Option<String>,
-    /// Shards that were placed on it, and are rebuilt on other disks.
-    pub shards: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// The files are still there: its folder is left as it is.
-    pub left_behind: bool,
-    /// Further disks that the journal needs. With fewer than 2m+1 disks, where m is the number of
-    /// failures to be survived, the journal cannot be written after m failures.
-    pub short_of: usize,
-    /// The redundancy ledger without the disk; `None` where a folder was forgotten.
-    #[serde(default)]
-    pub ledger: Option<LedgerInfo>,
-}
-
-/// A removed disk that was just taken back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiskReadmitted {
-    /// The disk's number.
-    pub number: Option<u32>,
-    /// Its id in 32 hexadecimal digits.
-    pub id: String,
-    /// Its folder.
-    pub path: String,
-    /// The content of the disk when it came; `None` when it was being taken back already.
-    pub held: Option<RemainingFilesInfo>,
-    /// Whether the configuration names the folder too.
-    pub in_configuration: bool,
-    /// Warnings about the disk.
-    pub warnings: Vec<String>,
-}
-
-/// A decision about a disk, and its consequences.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiskDecided {
-    /// The decision.
-    pub action: DiskAction,
-    /// The disk's number.
-    pub number: Option<u32>,
-    /// Its folder, or where it was last.
-    pub path: String,
-    /// Shards on it: to be moved.
-    pub shards: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// The layout that these are written in, if it is narrower than before.
-    pub narrower: Option<String>,
-}
-
-/// A disk that was just added.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiskAdded {
-    /// The disk's number.
-    pub number: Option<u32>,
-    /// Its id in 32 hexadecimal digits.
-    pub id: String,
-    /// Its folder.
-    pub path: String,
-    /// The id of the disk whose place it takes.
-    pub replaces: Option<String>,
-    /// That disk's number.
-    pub replaces_number: Option<u32>,
-    /// That disk has been removed already.
-    pub removed: bool,
-    /// Whether the configuration names the folder too.
-    pub in_configuration: bool,
-    /// Warnings about the disk.
-    pub warnings: Vec<String>,
+/// Asks for a further page of the objects at risk that the last check found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FsckMore {
+    /// The page, from 0 on, in order. The last one can be requested again.
+    pub page: u64,
 }
 
 /// The redundancy ledger: amounts of data by the number of disk failures that they survive.
@@ -189,18 +87,6 @@ pub struct LedgerInfo {
     /// Shards, pieces of the catalog index and files of the journal, read and found bad; only from `fsck --deep`.
     pub found_bad: u64,
 }
-
-/// The message about a disk without free space.
-pub const FULL: &str = "it is full, and takes no new data until there is room";
-
-/// The start of the detail of a complete disk that this process may not access.
-pub const NO_RIGHT: &str = "this process may not use it: ";
-
-/// The start of the detail of a disk with folder and data, but without a valid identity file.
-pub const NO_IDENTITY: &str = "its file `dewar-disk` ";
-
-/// The detail of a missing disk whose folder is not known.
-pub const NOWHERE: &str = "it is in no folder that this server knows";
 
 /// A line of the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -260,6 +146,9 @@ pub struct FsckInfo {
     pub ledger: Option<LedgerInfo>,
     /// Why it could not be finished.
     pub error: Option<String>,
+    /// How far it is, while it is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
 }
 
 /// A page of the objects at risk that a check did not list at first.
@@ -294,4 +183,66 @@ pub struct ScrubInfo {
     pub used_bytes: Option<u64>,
     /// Shards that the scrub found bad since the start of the server.
     pub bad: u64,
+    /// How far it is, while it is due or under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+}
+
+impl AdminCommand for ScrubStart {
+    const SPEC: CommandSpec = CommandSpec::changes("scrub", "admin:scrub").replies_done();
+    type Reply = Done;
+
+    fn target(&self) -> String {
+        self.disk.clone().unwrap_or_default()
+    }
+
+    async fn run(self, admin: &AdminContext) -> Result<Done> {
+        let disks = match &self.disk {
+            Some(disk) => vec![admin.changes.find(disk).await?],
+            None => admin.pool.members().map(|member| member.id).collect(),
+        };
+        for disk in disks {
+            admin.store.disks().scrub_now(disk).await?;
+        }
+        Ok(Done::Done)
+    }
+}
+
+impl AdminCommand for ScrubList {
+    const SPEC: CommandSpec =
+        CommandSpec::reads("scrub_status", "admin:scrub-status").replies("scrubs");
+    type Reply = Vec<ScrubInfo>;
+
+    async fn run(self, admin: &AdminContext) -> Result<Vec<ScrubInfo>> {
+        admin.upkeep.scrubs().await
+    }
+}
+
+impl AdminCommand for FsckStart {
+    const SPEC: CommandSpec = CommandSpec::changes("fsck_start", "admin:fsck").replies_done();
+    type Reply = Done;
+
+    async fn run(self, admin: &AdminContext) -> Result<Done> {
+        admin.upkeep.fsck_start(self.deep)?;
+        Ok(Done::Done)
+    }
+}
+
+impl AdminCommand for FsckStatus {
+    const SPEC: CommandSpec = CommandSpec::reads("fsck", "admin:fsck-status");
+    type Reply = FsckInfo;
+
+    async fn run(self, admin: &AdminContext) -> Result<FsckInfo> {
+        Ok(admin.upkeep.fsck())
+    }
+}
+
+impl AdminCommand for FsckMore {
+    const SPEC: CommandSpec =
+        CommandSpec::reads("fsck_more", "admin:fsck-status").replies("at_risk");
+    type Reply = AtRiskInfo;
+
+    async fn run(self, admin: &AdminContext) -> Result<AtRiskInfo> {
+        admin.upkeep.fsck_more(self.page).await
+    }
 }

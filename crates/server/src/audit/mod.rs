@@ -147,6 +147,7 @@ fn own(action: &'static str) -> AuditRecord {
         request: None,
         by_nobody: false,
         account: UserId(0),
+        federated: false,
         count: 1,
         names: Vec::new(),
     }

@@ -16,6 +16,10 @@ use super::set::AuditSet;
 /// Accounts and addresses that are counted separately in a minute. Further ones share one rate.
 const SOURCES_MAX: usize = 4096;
 
+/// Persons of one issuer that are counted separately in a minute. Further ones share what is left of
+/// the rate of its account.
+const PERSONS_MAX: usize = 512;
+
 /// Actions that are counted separately when records of a source are not written one by one.
 const ACTIONS_MAX: usize = 128;
 
@@ -70,9 +74,11 @@ impl RateClass {
 }
 
 /// The source of records that are counted together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Account(UserId),
+    /// A person for whom the issuer with that account vouches. The account counts its persons, too.
+    Person(UserId, String),
     /// Nobody in particular from an address, or from a network of 64 bits.
     Address(Option<IpAddr>),
     /// Nobody in particular, from wherever.
@@ -83,6 +89,9 @@ enum Source {
 
 impl Source {
     fn of(record: &AuditRecord) -> Self {
+        if record.account != UserId(0) && record.federated {
+            return Self::Person(record.account, record.who.clone());
+        }
         if record.account != UserId(0) {
             return Self::Account(record.account);
         }
@@ -102,6 +111,8 @@ impl Source {
 struct SourceCount {
     taken: u32,
     skipped: u64,
+    /// Persons of an account that are counted separately.
+    persons: usize,
     who: String,
     actions: BTreeMap<String, u64>,
 }
@@ -149,7 +160,21 @@ impl RateLimiter {
         let mut source = Source::of(record);
         let counts = &mut self.counts[class as usize];
         let is_nobody = matches!(source, Source::Address(_));
-        if counts.len() >= SOURCES_MAX && !counts.contains_key(&source) {
+        let is_new = !counts.contains_key(&source);
+        // A person has as many as are left to the others of its issuer.
+        let mut share = if is_nobody { most.div_ceil(2) } else { most };
+        let mut account = None;
+        if let Source::Person(issuer, _) = source {
+            let all = counts.entry(Source::Account(issuer)).or_default();
+            share = most.saturating_sub(all.taken);
+            account = Some(Source::Account(issuer));
+            if is_new && (all.persons >= PERSONS_MAX || share == 0) {
+                (source, share) = (Source::Account(issuer), most);
+                account = None;
+            } else if is_new {
+                all.persons += 1;
+            }
+        } else if is_new && counts.len() >= SOURCES_MAX {
             source = Source::Others;
         }
         let nobody_is_over = is_nobody
@@ -157,12 +182,14 @@ impl RateLimiter {
                 .get(&Source::Nobody)
                 .is_some_and(|all| all.taken >= most);
         let mine = counts.entry(source).or_default();
-        let share = if is_nobody { most.div_ceil(2) } else { most };
         if mine.taken >= share || nobody_is_over {
             mine.skip(record);
             return false;
         }
         mine.taken += 1;
+        if let Some(account) = account {
+            counts.entry(account).or_default().taken += 1;
+        }
         if is_nobody {
             counts.entry(Source::Nobody).or_default().taken += 1;
         }
@@ -301,6 +328,37 @@ mod tests {
         assert!(skipped[0].why.ends_with("s3:PutObject 400"), "{skipped:?}");
         assert!(limiter.has_skipped() && !limiter.is_due(second(130)));
         assert!(limiter.is_due(second(180)));
+    }
+
+    #[test]
+    fn a_person_leaves_some_of_the_rate_to_the_others_of_its_issuer() {
+        let mut limiter = RateLimiter::new(RATES);
+        let mut taken = |who: &str, times| {
+            let record = AuditRecord {
+                who: who.to_owned(),
+                federated: true,
+                ..record(7, "192.0.2.7")
+            };
+            let admits = |_: &u32| limiter.admits(second(60), AuditSet::Data, &record);
+            (0..times).filter(admits).count()
+        };
+        assert_eq!(taken("eve@issuer", 700), 50);
+        assert_eq!(taken("alice@issuer", 3), 3);
+        assert!(taken("bob@issuer", 700) > 10);
+        // All of them together have the rate of one account.
+        let others: usize = (0..2000).map(|n| taken(&format!("{n}@issuer"), 10)).sum();
+        assert!(others < 47, "{others}");
+        let account =
+            |counts: &BTreeMap<Source, SourceCount>| counts[&Source::Account(UserId(7))].taken;
+        assert_eq!(
+            account(&limiter.counts[RateClass::Data as usize]),
+            RATES.data
+        );
+        let count = limiter.counts[RateClass::Data as usize].len();
+        assert!(count <= PERSONS_MAX + 1, "{count}");
+        limiter.end();
+        let eve = |skipped: &SkippedRecords| skipped.who == "eve@issuer" && skipped.count == 650;
+        assert!(limiter.take_skipped().iter().any(eve));
     }
 
     #[test]

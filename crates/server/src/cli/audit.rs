@@ -10,6 +10,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::audit_actions;
 use super::columns::{print, print_json, printable, table_or};
 use super::exit::{CommandError, CommandResult, FAILED, NOT_FOUND, USAGE};
 use super::server_target::ServerTarget;
@@ -53,6 +54,13 @@ pub struct AuditArgs {
     #[arg(long, conflicts_with_all = ["who", "credential", "path", "verb", "event", "outcome", "since",
         "until"])]
     verify: bool,
+    /// List instead the actions of administrators that the log can record
+    #[arg(long, conflicts_with_all = ["who", "credential", "path", "verb", "event", "outcome", "since",
+        "until", "verify"])]
+    actions: bool,
+    /// With --actions: print the reference page
+    #[arg(long, requires = "actions")]
+    markdown: bool,
     #[command(flatten)]
     target: ServerTarget,
     /// Print the lines as they are, one JSON object each
@@ -74,6 +82,9 @@ fn time(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn audit(args: &AuditArgs) -> CommandResult {
+    if args.actions {
+        return audit_actions::list(args.json, args.markdown);
+    }
     let config = args.target.load()?;
     let folder = config.audit_folder();
     if !folder.is_dir() {

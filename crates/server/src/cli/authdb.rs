@@ -9,10 +9,9 @@ use clap::Args;
 use dewar_auth::{AUTHDB_BYTES_MAX, Authdb, AuthdbHolder};
 use serde::Serialize;
 
-use super::accounts::{CommonArgs, ask};
-use super::columns::{print, print_json};
+use super::admin_request::{CommonArgs, ask, show};
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
-use crate::admin::{HolderName, IdentityRequest, Request};
+use crate::admin::identity::{HolderName, PolicyPut};
 use crate::engine::OpenEngine;
 
 /// A database to take over.
@@ -83,20 +82,18 @@ pub(super) fn import<O: OpenEngine>(args: &ImportAuthdbArgs, opener: &O) -> Comm
         };
         let mut put = None;
         if let Some(holder) = whose.filter(|_| args.apply) {
-            let request = IdentityRequest::PolicyPut {
+            let request = PolicyPut {
                 holder,
                 policy: name.clone(),
                 text: policy.clone(),
             };
-            put = Some(
-                match ask(&args.shared, opener, Request::Identity(request)) {
-                    Ok(_) => "done".to_owned(),
-                    Err(error) => {
-                        failed = true;
-                        error.message.to_string()
-                    }
-                },
-            );
+            put = Some(match ask(&args.shared, opener, request) {
+                Ok(_) => "done".to_owned(),
+                Err(error) => {
+                    failed = true;
+                    error.message.to_string()
+                }
+            });
         }
         policies.push(PolicyReport {
             holder: of,
@@ -115,10 +112,7 @@ pub(super) fn import<O: OpenEngine>(args: &ImportAuthdbArgs, opener: &O) -> Comm
         lines: lines.collect(),
         policies,
     };
-    match args.shared.json {
-        true => print_json(&told)?,
-        false => print(&text_of(&told))?,
-    }
+    show(&told, args.shared.json, text_of)?;
     Ok(if failed { FAILED } else { 0 })
 }
 

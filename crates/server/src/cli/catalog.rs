@@ -1,20 +1,23 @@
 //! `dewar backup`, `dewar restore` and `dewar catalog`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use dewar_env::WorkProgress;
 
-use super::accounts::{CommonArgs, strange};
-use super::columns::{amount, print, print_json};
+use super::admin_request::{CommonArgs, show};
+use super::columns::amount;
 use super::disks::absolute;
 use super::exit::{CommandError, CommandResult, FAILED};
 use super::run::block_on;
 use super::server_target::{AdminAccess, offline, reach};
-use crate::admin::{
-    BackupInfo, BackupTakenInfo, BlobsInfo, CatalogInfo, RebuildRequest, Reply, Request,
+use crate::admin::catalog::{
+    BackupInfo, BackupStart, BackupStatus, BackupTakenInfo, BlobsInfo, CatalogInfo, RebuildRequest,
     RestoreRequest,
 };
+use crate::admin::progress::{Progress, ProgressUnit};
 use crate::engine::OpenEngine;
 use crate::serve::StartError;
 
@@ -95,24 +98,17 @@ pub(super) fn backup<O: OpenEngine>(args: &BackupArgs, opener: &O) -> CommandRes
         .to_string_lossy()
         .into_owned();
     let work = async |reached: &mut AdminAccess| {
-        let start = Request::BackupStart {
-            target,
-            keep: args.keep,
-        };
-        let Reply::Done = reached.ask(start).await? else {
-            return Err(strange());
-        };
+        let keep = args.keep;
+        reached.ask(BackupStart { target, keep }).await?;
         let mut asked = 0_u32;
         loop {
-            let Reply::Backup(backup) = reached.ask(Request::Backup {}).await? else {
-                return Err(strange());
-            };
+            let backup = reached.ask(BackupStatus {}).await?;
             if !backup.running {
                 return Ok(backup);
             }
             asked += 1;
-            if asked.is_multiple_of(TELL_EVERY) {
-                eprintln!("{} copied", amount(backup.copied_bytes));
+            if let Some(progress) = backup.progress.filter(|_| asked.is_multiple_of(TELL_EVERY)) {
+                eprintln!("{}", progress.line());
             }
             tokio::time::sleep(ASK_EVERY).await;
         }
@@ -122,12 +118,7 @@ pub(super) fn backup<O: OpenEngine>(args: &BackupArgs, opener: &O) -> CommandRes
         let error = error.unwrap_or_else(|| "the backup was not taken".to_owned());
         return Err(CommandError::new(FAILED, error));
     };
-    if args.shared.json {
-        print_json(&taken)?;
-    } else {
-        print(&taken_text(&taken))?;
-    }
-    Ok(0)
+    show(&taken, args.shared.json, taken_text)
 }
 
 fn taken_text(taken: &BackupTakenInfo) -> String {
@@ -164,10 +155,12 @@ pub(super) fn restore<O: OpenEngine>(args: RestoreArgs, opener: &O) -> CommandRe
         force: args.force,
         salvage: args.salvage,
         report: report_file(args.report)?,
+        progress: Arc::default(),
     };
     let info = block_on(async {
         let (config, _lock) = offline(&args.shared.target).await?;
-        let restored = opener.restore(&config, wish).await;
+        let progress = Arc::clone(&wish.progress);
+        let restored = with_progress("restore", &progress, opener.restore(&config, wish)).await;
         restored.map_err(|error| CommandError::from(StartError::Engine(error)))
     })?;
     print_report(&info, args.shared.json)
@@ -180,13 +173,35 @@ pub(super) fn catalog<O: OpenEngine>(command: CatalogCommand, opener: &O) -> Com
         accept_loss: args.accept_loss,
         discard_unnamed: args.discard_unnamed,
         report: report_file(args.report)?,
+        progress: Arc::default(),
     };
     let info = block_on(async {
         let (config, _lock) = offline(&args.shared.target).await?;
-        let rebuilt = opener.rebuild(&config, wish).await;
+        let progress = Arc::clone(&wish.progress);
+        let rebuilt = with_progress("rebuild", &progress, opener.rebuild(&config, wish)).await;
         rebuilt.map_err(|error| CommandError::from(StartError::Engine(error)))
     })?;
     print_report(&info, args.shared.json)
+}
+
+/// Does long work, and prints now and then how many blobs were inspected.
+async fn with_progress<T>(what: &str, counts: &WorkProgress, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = tokio::time::sleep(ASK_EVERY * TELL_EVERY) => {}
+        }
+        let progress = Progress {
+            what: what.to_owned(),
+            done: counts.done(),
+            unit: ProgressUnit::Blobs,
+            errors: counts.errors(),
+            ..Progress::default()
+        };
+        eprintln!("{}", progress.line());
+    }
 }
 
 /// The report file as an absolute path, so that a continued attempt finds it from any folder.
@@ -196,11 +211,7 @@ fn report_file(named: Option<PathBuf>) -> Result<Option<PathBuf>, CommandError> 
 
 /// Exit code 1 when something was lost, or may have been. Facts that cannot be known are listed.
 fn print_report(info: &CatalogInfo, json: bool) -> CommandResult {
-    if json {
-        print_json(info)?;
-    } else {
-        print(&text(info))?;
-    }
+    show(info, json, text)?;
     let lost = info.blobs.as_ref().is_some_and(|blobs| {
         blobs.gone + blobs.too_few_shards + blobs.nameless + blobs.unreadable + blobs.unread > 0
     });

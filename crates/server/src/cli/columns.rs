@@ -93,7 +93,7 @@ pub(super) fn print(text: &str) -> Result<(), CommandError> {
 }
 
 /// Writes a value as JSON.
-pub(super) fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
+pub(super) fn print_json(value: &(impl Serialize + ?Sized)) -> Result<(), CommandError> {
     let text = serde_json::to_string_pretty(value).expect("replies are JSON");
     print(&format!("{text}\n"))
 }

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::accounts::{self, CommonArgs, one};
+use super::admin_request::{CommonArgs, one, show};
 use super::columns::{amount, table};
 use super::exit::{CommandError, CommandResult, USAGE};
 use super::run::block_on;
 use super::server_target::{list_disks, replace_lost};
-use crate::admin::{
-    DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, LedgerInfo, Reply,
-    Request,
+use crate::admin::disks::{
+    DiskAction, DiskAdd, DiskAdded, DiskDecide, DiskDecided, DiskInfo, DiskReadmit, DiskReadmitted,
+    DiskRemove, DiskRemoved,
 };
+use crate::admin::upkeep::LedgerInfo;
 use crate::engine::OpenEngine;
 
 /// The subcommands about disks.
@@ -102,33 +103,33 @@ pub struct ReplaceArgs {
 
 pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandResult {
     let decide = |shared: &CommonArgs, disk: String, action, narrower| {
-        let request = Request::DiskDecide {
+        let request = DiskDecide {
             disk: named(disk),
             action,
             narrower,
         };
-        one(shared, opener, request)
+        one(shared, opener, request, decided_text)
     };
     match command {
         DiskCommand::List(DiskListArgs { shared }) => list(&shared, opener),
         DiskCommand::Add(args) => {
-            let request = Request::DiskAdd {
+            let request = DiskAdd {
                 folder: absolute(&args.folder)?,
                 replaces: None,
                 pool: args.pool,
             };
-            one(&args.shared, opener, request)
+            one(&args.shared, opener, request, added_text)
         }
         DiskCommand::Replace(args) => {
             let folder = absolute(&args.folder)?;
             let old = named(args.old);
             block_on(replace_lost(&args.shared.target, opener, &old, &folder))?;
-            let request = Request::DiskAdd {
+            let request = DiskAdd {
                 folder,
                 replaces: Some(old),
                 pool: None,
             };
-            one(&args.shared, opener, request)
+            one(&args.shared, opener, request, added_text)
         }
         DiskCommand::Drain(args) => {
             decide(&args.shared, args.disk, DiskAction::Drain, args.narrower)
@@ -136,11 +137,11 @@ pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandRe
         DiskCommand::Keep(args) => decide(&args.shared, args.disk, DiskAction::Keep, false),
         DiskCommand::Remove(DiskArgs { disk, shared }) => {
             let disk = named(disk);
-            one(&shared, opener, Request::DiskRemove { disk })
+            one(&shared, opener, DiskRemove { disk }, removed_text)
         }
         DiskCommand::Readmit(ReadmitArgs { disk, shared }) => {
             let disk = named(disk);
-            one(&shared, opener, Request::DiskReadmit { disk })
+            one(&shared, opener, DiskReadmit { disk }, readmitted_text)
         }
     }
 }
@@ -148,7 +149,7 @@ pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandRe
 /// Lists the disks, also those of a store that does not open.
 fn list<O: OpenEngine>(shared: &CommonArgs, opener: &O) -> CommandResult {
     let (disks, why) = block_on(list_disks(&shared.target, opener))?;
-    accounts::show(&Reply::Disks(disks), shared.json)?;
+    show(&*disks, shared.json, text)?;
     match why {
         Some(why) => Err(CommandError::new(
             why.code,
@@ -180,7 +181,7 @@ pub(super) fn named(disk: String) -> String {
     }
 }
 
-pub(super) fn text(disks: &[DiskInfo]) -> String {
+fn text(disks: &[DiskInfo]) -> String {
     let or_dash = |text: Option<&String>| text.map_or("-", String::as_str).to_owned();
     let pools: BTreeSet<&String> = disks.iter().filter_map(|disk| disk.pool.as_ref()).collect();
     let several = pools.len() > 1;
@@ -240,7 +241,7 @@ fn name(number: Option<u32>, id: &str) -> String {
     }
 }
 
-pub(super) fn removed_text(removed: &DiskRemoved) -> String {
+fn removed_text(removed: &DiskRemoved) -> String {
     let path = removed.path.as_deref();
     let Some(id) = &removed.id else {
         return format!("{} is forgotten\n", path.unwrap_or("the folder"));
@@ -278,7 +279,7 @@ pub(super) fn removed_text(removed: &DiskRemoved) -> String {
     text
 }
 
-pub(super) fn readmitted_text(back: &DiskReadmitted) -> String {
+fn readmitted_text(back: &DiskReadmitted) -> String {
     let mut text = format!(
         "{} is {} again and takes new data\n",
         back.path,
@@ -312,7 +313,7 @@ fn remembered(path: &str) -> String {
     )
 }
 
-pub(super) fn added_text(added: &DiskAdded) -> String {
+fn added_text(added: &DiskAdded) -> String {
     let path = &added.path;
     let mut text = format!(
         "{path} is {} now and takes new data\n",
@@ -337,7 +338,7 @@ pub(super) fn added_text(added: &DiskAdded) -> String {
     text
 }
 
-pub(super) fn decided_text(decided: &DiskDecided) -> String {
+fn decided_text(decided: &DiskDecided) -> String {
     let DiskDecided { path, shards, .. } = decided;
     let name = decided
         .number

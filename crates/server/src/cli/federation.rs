@@ -7,13 +7,13 @@ use clap::{Args, Subcommand};
 use dewar_auth::Secret;
 use zeroize::Zeroizing;
 
-use super::accounts::{CommonArgs, ask, strange};
-use super::columns::{print, print_json, table_or};
+use super::admin_request::{CommonArgs, ask, done, show};
+use super::columns::table_or;
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use super::identity::read_policy;
-use crate::admin::{
-    FederationReply, FederationRequest, IssuerAdd, IssuerInfo, Reply, Request, RevokeRequest,
-    RoleAdd, RoleInfo, TokenInfo,
+use crate::admin::federation::{
+    IssuerAdd, IssuerInfo, IssuerList, IssuerRemove, IssuerSet, RevokeRequest, RoleAdd, RoleInfo,
+    RoleList, RoleRemove, TokenInfo, TokenTest,
 };
 use crate::engine::OpenEngine;
 
@@ -232,9 +232,11 @@ fn read_token(text: String) -> Result<Secret, CommandError> {
 }
 
 pub(super) fn issuer<O: OpenEngine>(command: IssuerCommand, opener: &O) -> CommandResult {
-    let (shared, request) = match command {
+    let set =
+        |UrlArgs { url, shared }, disabled| done(&shared, opener, IssuerSet { url, disabled });
+    match command {
         IssuerCommand::Add(args) => {
-            let wish = IssuerAdd {
+            let request = IssuerAdd {
                 url: args.url,
                 audiences: args.audience,
                 keys_url: args.jwks_url,
@@ -245,33 +247,32 @@ pub(super) fn issuer<O: OpenEngine>(command: IssuerCommand, opener: &O) -> Comma
                 groups: rules(&args.group)?,
                 unreached: args.unreached,
             };
-            (args.shared, FederationRequest::IssuerAdd(wish))
+            let issuers = ask(&args.shared, opener, request)?;
+            show(&*issuers, args.shared.json, issuers_text)
         }
-        IssuerCommand::List(args) => (args.shared, FederationRequest::IssuerList {}),
+        IssuerCommand::List(FederationListArgs { shared }) => {
+            let issuers = ask(&shared, opener, IssuerList {})?;
+            show(&*issuers, shared.json, issuers_text)
+        }
         IssuerCommand::Remove(UrlArgs { url, shared }) => {
-            (shared, FederationRequest::IssuerRemove { url })
+            done(&shared, opener, IssuerRemove { url })
         }
-        IssuerCommand::Disable(UrlArgs { url, shared }) => {
-            let disabled = true;
-            (shared, FederationRequest::IssuerSet { url, disabled })
-        }
-        IssuerCommand::Enable(UrlArgs { url, shared }) => {
-            let disabled = false;
-            (shared, FederationRequest::IssuerSet { url, disabled })
-        }
+        IssuerCommand::Disable(args) => set(args, true),
+        IssuerCommand::Enable(args) => set(args, false),
         IssuerCommand::Test(TestArgs { token, shared }) => {
             let token = read_token(token)?;
-            (shared, FederationRequest::TokenTest { token })
+            let info = ask(&shared, opener, TokenTest { token })?;
+            show(&info, shared.json, token_text)?;
+            Ok(if info.taken { 0 } else { FAILED })
         }
-    };
-    answer(&shared, opener, request)
+    }
 }
 
 pub(super) fn role<O: OpenEngine>(command: RoleCommand, opener: &O) -> CommandResult {
-    let (shared, request) = match command {
+    match command {
         RoleCommand::Add(args) => {
             let document = |file: &Option<PathBuf>| file.as_deref().map(read_policy).transpose();
-            let wish = RoleAdd {
+            let request = RoleAdd {
                 name: args.name,
                 issuer: args.issuer,
                 claims: pairs(&args.claim)?,
@@ -280,75 +281,30 @@ pub(super) fn role<O: OpenEngine>(command: RoleCommand, opener: &O) -> CommandRe
                 max_session: args.max_session,
                 description: args.description,
             };
-            let request = FederationRequest::RoleAdd(wish);
-            return match federation(&args.shared, opener, request)? {
-                FederationReply::Roles(roles) => {
-                    let role = roles.first().ok_or_else(strange)?;
-                    match args.shared.json {
-                        true => print_json(role),
-                        false => print(&format!("{}\n", role.arn)),
-                    }
-                    .map(|()| 0)
-                }
-                _ => Err(strange()),
-            };
+            let roles = ask(&args.shared, opener, request)?;
+            let none = || CommandError::new(FAILED, "the server names no role in its reply");
+            let role = roles.first().ok_or_else(none)?;
+            show(role, args.shared.json, |role| format!("{}\n", role.arn))
         }
-        RoleCommand::List(args) => {
-            let tenant = args.tenant;
-            (args.shared, FederationRequest::RoleList { tenant })
+        RoleCommand::List(RoleListArgs { tenant, shared }) => {
+            let roles = ask(&shared, opener, RoleList { tenant })?;
+            show(&*roles, shared.json, roles_text)
         }
         RoleCommand::Remove(RoleArgs { name, shared }) => {
-            (shared, FederationRequest::RoleRemove { name })
+            done(&shared, opener, RoleRemove { name })
         }
-    };
-    answer(&shared, opener, request)
+    }
 }
 
 pub(super) fn session<O: OpenEngine>(command: SessionCommand, opener: &O) -> CommandResult {
     let SessionCommand::Revoke(RevokeArgs { which, shared }) = command;
-    let wish = match (which.session, which.user, which.role, which.issuer) {
+    let request = match (which.session, which.user, which.role, which.issuer) {
         (Some(key), ..) => RevokeRequest::Session(key),
         (None, Some(name), ..) => RevokeRequest::User(name),
         (None, None, Some(name), _) => RevokeRequest::Role(name),
         (None, None, None, url) => RevokeRequest::Issuer(url.unwrap_or_default()),
     };
-    answer(&shared, opener, FederationRequest::Revoke(wish))
-}
-
-fn federation<O: OpenEngine>(
-    shared: &CommonArgs,
-    opener: &O,
-    request: FederationRequest,
-) -> Result<FederationReply, CommandError> {
-    match ask(shared, opener, Request::Federation(request))? {
-        Reply::Federation(reply) => Ok(reply),
-        _ => Err(strange()),
-    }
-}
-
-fn answer<O: OpenEngine>(
-    shared: &CommonArgs,
-    opener: &O,
-    request: FederationRequest,
-) -> CommandResult {
-    let reply = federation(shared, opener, request)?;
-    let taken = !matches!(&reply, FederationReply::Token(info) if !info.taken);
-    if shared.json {
-        match &reply {
-            FederationReply::Done => print_json(&serde_json::json!({})),
-            FederationReply::Issuers(issuers) => print_json(issuers),
-            FederationReply::Token(token) => print_json(token),
-            FederationReply::Roles(roles) => print_json(roles),
-        }?;
-    } else {
-        print(&match &reply {
-            FederationReply::Done => "done\n".to_owned(),
-            FederationReply::Issuers(issuers) => issuers_text(issuers),
-            FederationReply::Token(token) => token_text(token),
-            FederationReply::Roles(roles) => roles_text(roles),
-        })?;
-    }
-    Ok(if taken { 0 } else { FAILED })
+    done(&shared, opener, request)
 }
 
 fn issuers_text(issuers: &[IssuerInfo]) -> String {

@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::accounts::{CommonArgs, ask, strange};
+use super::admin_request::{CommonArgs, ask, done, one, show};
 use super::authdb::{self, ImportAuthdbArgs};
-use super::columns::{print, print_json, table_or};
+use super::columns::table_or;
 use super::exit::{CommandError, CommandResult, FAILED};
-use crate::admin::{HolderName, IdentityReply, IdentityRequest, Reply, Request};
+use crate::admin::identity::{
+    ChargedGroupInfo, DecisionInfo, GroupAdd, GroupInfo, GroupList, GroupMember, GroupOf, GroupOwn,
+    GroupRemove, HolderName, PolicyExplain, PolicyInfo, PolicyList, PolicyPut, PolicyRemove,
+};
 use crate::engine::OpenEngine;
 
 /// Longest policy that is read from a file, in bytes.
@@ -187,127 +190,108 @@ pub(super) fn read_policy(file: &Path) -> Result<String, CommandError> {
 }
 
 pub(super) fn policy<O: OpenEngine>(command: PolicyCommand, opener: &O) -> CommandResult {
-    let (shared, request) = match command {
-        PolicyCommand::ImportAuthdb(args) => return authdb::import(&args, opener),
+    match command {
+        PolicyCommand::ImportAuthdb(args) => authdb::import(&args, opener),
         PolicyCommand::Put(args) => {
-            let text = read_policy(&args.file)?;
-            let request = IdentityRequest::PolicyPut {
+            let request = PolicyPut {
+                text: read_policy(&args.file)?,
                 holder: args.holder.named(),
                 policy: args.name,
-                text,
             };
-            (args.shared, request)
+            done(&args.shared, opener, request)
         }
         PolicyCommand::List(args) => {
             let holder = args.holder.named();
-            (args.shared, IdentityRequest::PolicyList { holder })
+            let policies = ask(&args.shared, opener, PolicyList { holder })?;
+            show(&*policies, args.shared.json, policies_text)
         }
         PolicyCommand::Remove(args) => {
-            let request = IdentityRequest::PolicyRemove {
+            let request = PolicyRemove {
                 holder: args.holder.named(),
                 policy: args.name,
             };
-            (args.shared, request)
+            done(&args.shared, opener, request)
         }
         PolicyCommand::Explain(args) => {
-            let request = IdentityRequest::Explain {
+            let request = PolicyExplain {
                 who: Some(args.who).filter(|who| who != "-"),
                 action: args.action,
                 path: args.path,
             };
-            (args.shared, request)
+            one(&args.shared, opener, request, decision_text)
         }
-    };
-    answer(&shared, opener, request)
+    }
 }
 
 pub(super) fn group<O: OpenEngine>(command: GroupCommand, opener: &O) -> CommandResult {
     let member = |args: MemberArgs, member| {
-        let request = IdentityRequest::GroupMember {
+        let request = GroupMember {
             group: args.group,
             user: args.user,
             member,
         };
-        (args.shared, request)
+        done(&args.shared, opener, request)
     };
-    let (shared, request) = match command {
-        GroupCommand::Add(GroupArgs { name, shared }) => {
-            (shared, IdentityRequest::GroupAdd { name })
-        }
+    match command {
+        GroupCommand::Add(GroupArgs { name, shared }) => done(&shared, opener, GroupAdd { name }),
         GroupCommand::Remove(GroupArgs { name, shared }) => {
-            (shared, IdentityRequest::GroupRemove { name })
+            done(&shared, opener, GroupRemove { name })
         }
         GroupCommand::List(GroupListArgs { tenant, shared }) => {
-            (shared, IdentityRequest::GroupList { tenant })
+            let groups = ask(&shared, opener, GroupList { tenant })?;
+            show(&*groups, shared.json, groups_text)
         }
         GroupCommand::Join(args) => member(args, true),
         GroupCommand::Leave(args) => member(args, false),
         GroupCommand::Own(args) => {
             let (path, group) = (args.path, args.group);
-            (args.shared, IdentityRequest::GroupOwn { path, group })
+            done(&args.shared, opener, GroupOwn { path, group })
         }
-        GroupCommand::Of(OfArgs { path, shared }) => (shared, IdentityRequest::GroupOf { path }),
-    };
-    answer(&shared, opener, request)
+        GroupCommand::Of(OfArgs { path, shared }) => {
+            one(&shared, opener, GroupOf { path }, charged_text)
+        }
+    }
 }
 
-fn answer<O: OpenEngine>(
-    shared: &CommonArgs,
-    opener: &O,
-    request: IdentityRequest,
-) -> CommandResult {
-    let Reply::Identity(reply) = ask(shared, opener, Request::Identity(request))? else {
-        return Err(strange());
-    };
-    if shared.json {
-        match &reply {
-            IdentityReply::Done => print_json(&serde_json::json!({})),
-            IdentityReply::Policies(policies) => print_json(policies),
-            IdentityReply::Groups(groups) => print_json(groups),
-            IdentityReply::Charged { group, by } => {
-                print_json(&serde_json::json!({ "group": group, "by": by }))
-            }
-            IdentityReply::Decision { allowed, reason } => {
-                print_json(&serde_json::json!({ "allowed": allowed, "reason": reason }))
-            }
-        }?;
-        return Ok(0);
+fn policies_text(policies: &[PolicyInfo]) -> String {
+    let mut text = String::new();
+    if policies.is_empty() {
+        text.push_str("no policies\n");
     }
-    let text = match reply {
-        IdentityReply::Done => "done\n".to_owned(),
-        IdentityReply::Policies(policies) => {
-            let mut text = String::new();
-            if policies.is_empty() {
-                text.push_str("no policies\n");
-            }
-            for policy in policies {
-                text.push_str(&policy.name);
-                text.push('\n');
-                if let Some(document) = policy.text {
-                    text.push_str(document.trim_end());
-                    text.push('\n');
-                }
-            }
-            text
+    for policy in policies {
+        text.push_str(&policy.name);
+        text.push('\n');
+        if let Some(document) = &policy.text {
+            text.push_str(document.trim_end());
+            text.push('\n');
         }
-        IdentityReply::Groups(groups) => {
-            let rows: Vec<_> = groups
-                .into_iter()
-                .map(|group| vec![group.name, group.members.join(", ")])
-                .collect();
-            table_or(&["GROUP", "MEMBERS"], &rows, "no groups")
-        }
-        IdentityReply::Charged { group, by } => match (group, by) {
-            (Some(group), Some(by)) => format!("{group}, whose {by} is\n"),
-            (None, Some(by)) => format!(
-                "a group that was removed, whose {by} was: `dewar group own {by}` gives it to another one\n"
-            ),
-            (_, None) => "none\n".to_owned(),
-        },
-        IdentityReply::Decision { allowed, reason } => {
-            let word = if allowed { "allowed" } else { "denied" };
-            format!("{word}: {reason}\n")
-        }
+    }
+    text
+}
+
+fn decision_text(decision: &DecisionInfo) -> String {
+    let word = if decision.allowed {
+        "allowed"
+    } else {
+        "denied"
     };
-    print(&text).map(|()| 0)
+    format!("{word}: {}\n", decision.reason)
+}
+
+fn groups_text(groups: &[GroupInfo]) -> String {
+    let rows: Vec<_> = groups
+        .iter()
+        .map(|group| vec![group.name.clone(), group.members.join(", ")])
+        .collect();
+    table_or(&["GROUP", "MEMBERS"], &rows, "no groups")
+}
+
+fn charged_text(charged: &ChargedGroupInfo) -> String {
+    match (&charged.group, &charged.by) {
+        (Some(group), Some(by)) => format!("{group}, whose {by} is\n"),
+        (None, Some(by)) => format!(
+            "a group that was removed, whose {by} was: `dewar group own {by}` gives it to another one\n"
+        ),
+        (_, None) => "none\n".to_owned(),
+    }
 }

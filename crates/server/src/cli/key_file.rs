@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::accounts::{CommonArgs, ask, strange};
-use super::columns::{print, print_json, table};
+use super::admin_request::{CommonArgs, ask, show};
+use super::columns::table;
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
-use crate::admin::{KeyFileReply, KeyFileRequest, MasterKeyInfo, Reply, Request};
+use crate::admin::key_file::{
+    KeyFileExport, KeyFileList, KeyFileRetire, KeyFileRotate, MasterKeyInfo,
+};
 use crate::engine::OpenEngine;
 use crate::ready::create_private_file;
 
@@ -62,51 +64,45 @@ pub struct ExportArgs {
 }
 
 pub(super) fn key_file<O: OpenEngine>(command: KeyFileCommand, opener: &O) -> CommandResult {
-    let (shared, request, output) = match command {
-        KeyFileCommand::List(args) => (args.shared, KeyFileRequest::List {}, None),
-        KeyFileCommand::Rotate(args) => (args.shared, KeyFileRequest::Rotate {}, None),
+    let (shared, keys) = match command {
+        KeyFileCommand::List(KeyFileListArgs { shared }) => {
+            let keys = ask(&shared, opener, KeyFileList {})?;
+            (shared, keys)
+        }
+        KeyFileCommand::Rotate(KeyFileListArgs { shared }) => {
+            let keys = ask(&shared, opener, KeyFileRotate {})?;
+            (shared, keys)
+        }
         KeyFileCommand::Retire(args) => {
-            let RetireArgs {
-                id,
-                end_sessions,
-                shared,
-            } = args;
-            (shared, KeyFileRequest::Retire { id, end_sessions }, None)
+            let (id, end_sessions) = (args.id, args.end_sessions);
+            let keys = ask(&args.shared, opener, KeyFileRetire { id, end_sessions })?;
+            (args.shared, keys)
         }
-        KeyFileCommand::Export(args) => {
-            let mut recipients = args.recipient;
-            for path in &args.recipients_file {
-                recipients.extend(recipients_of(path)?);
-            }
-            if recipients.is_empty() {
-                let words = "for whom? --recipient AGE1… or --recipients-file FILE";
-                return Err(CommandError::new(USAGE, words));
-            }
-            let request = KeyFileRequest::Export { recipients };
-            (args.shared, request, args.output)
-        }
+        KeyFileCommand::Export(args) => return export(args, opener),
     };
-    let Reply::KeyFile(reply) = ask(&shared, opener, Request::KeyFile(request))? else {
-        return Err(strange());
-    };
-    match (reply, output) {
-        (KeyFileReply::Keys(keys), _) if shared.json => print_json(&keys),
-        (KeyFileReply::Keys(keys), _) => print(&text(&keys)),
-        (KeyFileReply::Exported(file), Some(path)) => {
-            create_private_file(&path, file.as_bytes()).map_err(|error| {
-                CommandError::new(FAILED, format!("cannot write {}: {error}", path.display()))
-            })?;
-            match shared.json {
-                true => print_json(&serde_json::json!({ "output": path })),
-                false => Ok(()),
-            }
-        }
-        (KeyFileReply::Exported(file), None) if shared.json => {
-            print_json(&serde_json::json!({ "file": file }))
-        }
-        (KeyFileReply::Exported(file), None) => print(&file),
+    show(&*keys, shared.json, text)
+}
+
+fn export<O: OpenEngine>(args: ExportArgs, opener: &O) -> CommandResult {
+    let (shared, mut recipients) = (args.shared, args.recipient);
+    for path in &args.recipients_file {
+        recipients.extend(recipients_of(path)?);
     }
-    .map(|()| 0)
+    if recipients.is_empty() {
+        let words = "for whom? --recipient AGE1… or --recipients-file FILE";
+        return Err(CommandError::new(USAGE, words));
+    }
+    let file = ask(&shared, opener, KeyFileExport { recipients })?;
+    let Some(path) = args.output else {
+        let shown = serde_json::json!({ "file": file });
+        return show(&shown, shared.json, |_| file);
+    };
+    create_private_file(&path, file.as_bytes()).map_err(|error| {
+        CommandError::new(FAILED, format!("cannot write {}: {error}", path.display()))
+    })?;
+    show(&serde_json::json!({ "output": path }), shared.json, |_| {
+        String::new()
+    })
 }
 
 fn recipients_of(path: &Path) -> Result<Vec<String>, CommandError> {

@@ -9,8 +9,11 @@
 )]
 
 mod accounts;
+mod admin_request;
 mod audit;
+mod audit_actions;
 mod authdb;
+mod buckets;
 mod catalog;
 mod columns;
 mod configuration;
@@ -27,6 +30,8 @@ mod share;
 pub(crate) mod status;
 mod upkeep;
 mod uploads;
+mod usage;
+mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,6 +47,7 @@ pub(crate) use run::confirm_loss;
 pub use accounts::{KeyCommand, UserCommand};
 pub use audit::AuditArgs;
 pub use authdb::ImportAuthdbArgs;
+pub use buckets::BucketCommand;
 pub use catalog::{BackupArgs, CatalogCommand, RestoreArgs};
 pub use configuration::ConfigCommand;
 pub use disks::DiskCommand;
@@ -53,6 +59,8 @@ pub use quota::QuotaCommand;
 pub use server_target::ServerTarget;
 pub use share::{LoginShare, ShareArgs};
 pub use upkeep::{FsckArgs, ScrubArgs};
+pub use usage::UsageArgs;
+pub use worker::WorkerCommand;
 
 /// The commands of the server.
 #[derive(Debug, Subcommand)]
@@ -88,6 +96,11 @@ pub enum Command {
     /// End sessions
     #[command(subcommand)]
     Session(SessionCommand),
+    /// List, show, create or remove buckets
+    #[command(subcommand)]
+    Bucket(BucketCommand),
+    /// Show how much users, buckets and pools hold
+    Usage(UsageArgs),
     /// Limit the data of buckets, directories, users, groups and tenants
     #[command(subcommand)]
     Quota(QuotaCommand),
@@ -104,6 +117,9 @@ pub enum Command {
     Scrub(ScrubArgs),
     /// Count how much data survives how many disk failures, and name every object at risk
     Fsck(FsckArgs),
+    /// List, pause or resume the background work of a running server
+    #[command(subcommand)]
+    Worker(WorkerCommand),
     /// Back up the catalog: the names, owners and locations of all objects
     Backup(BackupArgs),
     /// Restore a lost catalog from a backup; no server may run
@@ -181,6 +197,9 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Issuer(command) => federation::issuer(command, opener),
         Command::Role(command) => federation::role(command, opener),
         Command::Session(command) => federation::session(command, opener),
+        Command::Bucket(command) => buckets::bucket(command, opener),
+        Command::Usage(args) => usage::usage(args, opener),
+        Command::Worker(command) => worker::worker(command),
         Command::Quota(command) => quota::quota(command, opener),
         Command::Share(args) => share::share(*args, opener),
         Command::Audit(args) => audit::audit(&args),

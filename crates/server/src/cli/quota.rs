@@ -2,10 +2,10 @@
 
 use clap::{Args, Subcommand};
 
-use super::accounts::{CommonArgs, ask, strange};
-use super::columns::{amount, print, print_json, table_or};
+use super::admin_request::{CommonArgs, ask, show};
+use super::columns::{amount, table_or};
 use super::exit::CommandResult;
-use crate::admin::{QuotaInfo, QuotaLimits, QuotaRequest, Reply, Request};
+use crate::admin::quota::{QuotaInfo, QuotaLimits, QuotaList, QuotaSet, QuotaShow};
 use crate::config::ByteSize;
 use crate::engine::OpenEngine;
 
@@ -75,14 +75,19 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn quota<O: OpenEngine>(command: QuotaCommand, opener: &O) -> CommandResult {
-    let limits = QuotaLimits::default();
-    let (shared, request) = match command {
-        QuotaCommand::List(QuotaListArgs { shared }) => (shared, QuotaRequest::List {}),
+    let (shared, quotas) = match command {
+        QuotaCommand::List(QuotaListArgs { shared }) => {
+            let quotas = ask(&shared, opener, QuotaList {})?;
+            (shared, quotas)
+        }
         QuotaCommand::Show(TargetArgs { target, shared }) => {
-            (shared, QuotaRequest::Show { target })
+            let quotas = ask(&shared, opener, QuotaShow { target })?;
+            (shared, quotas)
         }
         QuotaCommand::Remove(TargetArgs { target, shared }) => {
-            (shared, QuotaRequest::Set { target, limits })
+            let limits = QuotaLimits::default();
+            let quotas = ask(&shared, opener, QuotaSet { target, limits })?;
+            (shared, quotas)
         }
         QuotaCommand::Set(args) => {
             let limits = QuotaLimits {
@@ -92,17 +97,11 @@ pub(super) fn quota<O: OpenEngine>(command: QuotaCommand, opener: &O) -> Command
                 soft_objects: args.limits.soft_objects,
             };
             let target = args.target;
-            (args.shared, QuotaRequest::Set { target, limits })
+            let quotas = ask(&args.shared, opener, QuotaSet { target, limits })?;
+            (args.shared, quotas)
         }
     };
-    let Reply::Quotas(quotas) = ask(&shared, opener, Request::Quota(request))? else {
-        return Err(strange());
-    };
-    match shared.json {
-        true => print_json(&quotas),
-        false => print(&text(&quotas)),
-    }
-    .map(|()| 0)
+    show(&*quotas, shared.json, text)
 }
 
 fn text(quotas: &[QuotaInfo]) -> String {

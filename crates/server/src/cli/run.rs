@@ -9,6 +9,7 @@ use super::columns::print;
 use super::exit::{CommandError, CommandResult, FAILED, FORCED};
 use super::server_target::load;
 use super::{DemoArgs, ServeArgs};
+use crate::admin::status::DoorStatus;
 use crate::config::Config;
 use crate::config::check::{Finding, Severity, findings};
 use crate::demo::{Demo, default_folder, instructions, program};
@@ -173,17 +174,13 @@ fn say(text: &str) {
 
 fn greeting(endpoints: &Endpoints, config: &Config) -> String {
     let mut text = String::new();
-    for endpoint in &endpoints.s3 {
-        text.push_str(&format!(
-            "s3       {endpoint} (region {})\n",
-            config.s3.region
-        ));
-    }
-    for endpoint in &endpoints.xrootd {
-        text.push_str(&format!("xrootd   {endpoint}\n"));
-    }
-    for endpoint in &endpoints.metrics {
-        text.push_str(&format!("metrics  {endpoint}/metrics\n"));
+    for DoorStatus { name, endpoint } in &endpoints.doors {
+        let more = match name.as_str() {
+            "s3" => format!(" (region {})", config.s3.region),
+            "metrics" => "/metrics".to_owned(),
+            _ => String::new(),
+        };
+        text.push_str(&format!("{name:<8} {endpoint}{more}\n"));
     }
     text.push_str(&format!("admin    {}\n", endpoints.admin.display()));
     text

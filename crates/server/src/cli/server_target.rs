@@ -8,7 +8,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::exit::{CONFLICT, CommandError, FAILED, UNAVAILABLE, USAGE};
-use crate::admin::{AdminApi, AdminClient, DiskInfo, Reply, Request, carry_out};
+use crate::admin::disks::{DiskInfo, DiskList};
+use crate::admin::{AdminApi, AdminClient, AdminCommand, carry_out, read_reply};
 use crate::config::check::{Severity, findings};
 use crate::config::{Config, ConfigError};
 use crate::demo;
@@ -96,12 +97,16 @@ pub(super) enum AdminAccess {
 }
 
 impl AdminAccess {
-    pub(super) async fn ask(&mut self, request: Request) -> Result<Reply, CommandError> {
+    pub(super) async fn ask<C: AdminCommand>(
+        &mut self,
+        command: C,
+    ) -> Result<C::Reply, CommandError> {
         match self {
-            Self::Running(client) => Ok(client.ask(&request).await?),
+            Self::Running(client) => Ok(client.ask(&command).await?),
             Self::Opened(api) => {
                 let uid = rustix::process::getuid().as_raw();
-                Ok(carry_out(&**api, request, uid).await?)
+                let reply = carry_out(&**api, Box::new(command), uid).await?;
+                Ok(read_reply::<C>(reply)?)
             }
         }
     }
@@ -137,17 +142,9 @@ pub(super) async fn list_disks<O: OpenEngine>(
     target: &ServerTarget,
     opener: &O,
 ) -> Result<(Vec<DiskInfo>, Option<CommandError>), CommandError> {
-    let listed = reach(
-        target,
-        opener,
-        async |reached: &mut AdminAccess| match reached.ask(Request::DiskList {}).await? {
-            Reply::Disks(disks) => Ok(disks),
-            _ => Err(CommandError::new(
-                FAILED,
-                "the server answers something else",
-            )),
-        },
-    );
+    let listed = reach(target, opener, async |reached: &mut AdminAccess| {
+        reached.ask(DiskList {}).await
+    });
     let why = match listed.await {
         Ok(disks) => return Ok((disks, None)),
         Err(why) => why,

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::accounts::{CommonArgs, ask, strange};
-use super::columns::{print, print_json, table_or};
+use super::admin_request::{CommonArgs, ask, show};
+use super::columns::table_or;
 use super::exit::{CommandError, CommandResult, USAGE};
-use crate::admin::{Reply, Request, ShareInfo, ShareRequest};
+use crate::admin::Done;
+use crate::admin::share::{ShareAdd, ShareInfo, ShareList, ShareRevoke};
 use crate::engine::OpenEngine;
 
 const DAY_SECONDS: u64 = 24 * 3600;
@@ -135,10 +136,14 @@ pub(super) struct ShareRevokeArgs {
 }
 
 pub(super) fn share<O: OpenEngine>(args: ShareArgs, opener: &O) -> CommandResult {
-    let (shared, request) = match args.command {
-        Some(ShareCommand::List(ShareListArgs { shared })) => (shared, ShareRequest::List {}),
+    match args.command {
+        Some(ShareCommand::List(ShareListArgs { shared })) => {
+            let shares = ask(&shared, opener, ShareList {})?;
+            show(&*shares, shared.json, text)
+        }
         Some(ShareCommand::Revoke(ShareRevokeArgs { id, shared })) => {
-            (shared, ShareRequest::Revoke { id })
+            let Done::Done = ask(&shared, opener, ShareRevoke { id })?;
+            show(&serde_json::json!({}), shared.json, |_| String::new())
         }
         None => {
             let new = args.new;
@@ -146,24 +151,17 @@ pub(super) fn share<O: OpenEngine>(args: ShareArgs, opener: &O) -> CommandResult
                 let words = "share what? `dewar share /BUCKET/KEY`, or `dewar share list`";
                 return Err(CommandError::new(USAGE, words));
             };
-            let request = ShareRequest::Add {
+            let request = ShareAdd {
                 path,
                 user: new.user,
                 upload: new.upload,
                 seconds: new.days * DAY_SECONDS,
                 endpoint: new.endpoint,
             };
-            (new.shared, request)
+            let shares = ask(&new.shared, opener, request)?;
+            show(&*shares, new.shared.json, text)
         }
-    };
-    match ask(&shared, opener, Request::Share(request))? {
-        Reply::Done if shared.json => print_json(&serde_json::json!({})),
-        Reply::Done => Ok(()),
-        Reply::Shares(shares) if shared.json => print_json(&shares),
-        Reply::Shares(shares) => print(&text(&shares)),
-        _ => Err(strange()),
     }
-    .map(|()| 0)
 }
 
 fn text(shares: &[ShareInfo]) -> String {

@@ -2,15 +2,16 @@
 
 use std::iter;
 
+use super::admin_request::show;
 use super::columns::{amount, table};
 use super::exit::{CommandError, CommandResult};
 use super::run::block_on;
 use super::server_target::{ServerTarget, running};
-use super::{accounts, disks, uploads};
-use crate::admin::{
-    DiskStatus, FULL, LedgerInfo, LedgerLineInfo, NO_IDENTITY, NO_RIGHT, NOWHERE, PoolInfo, Reply,
-    Request, Status,
-};
+use super::{disks, uploads};
+use crate::admin::disks::{FULL, NO_IDENTITY, NO_RIGHT, NOWHERE};
+use crate::admin::progress::Progress;
+use crate::admin::status::{DiskStatus, PoolInfo, Status, StatusRequest};
+use crate::admin::upkeep::{LedgerInfo, LedgerLineInfo};
 use crate::health::HealthIssue;
 
 /// With `check`: redundancy or service is reduced.
@@ -19,19 +20,16 @@ const DEGRADED: u8 = 1;
 const CRITICAL: u8 = 2;
 
 pub(super) fn run(target: &ServerTarget, json: bool, check: bool) -> CommandResult {
-    let reply = block_on(async {
+    let status = block_on(async {
         let mut client = running(target).await?;
-        Ok(client.ask(&Request::Status {}).await?)
+        Ok(client.ask(&StatusRequest {}).await?)
     });
-    let reply = match reply {
+    let status = match status {
         Err(error) if check => return Err(CommandError::new(CRITICAL, error.message)),
-        reply => reply?,
+        status => status?,
     };
-    accounts::show(&reply, json)?;
-    Ok(match &reply {
-        Reply::Status(status) if check => severity(status),
-        _ => 0,
-    })
+    show(&status, json, text)?;
+    Ok(if check { severity(&status) } else { 0 })
 }
 
 /// The exit code that monitoring plugins have for it.
@@ -52,7 +50,7 @@ fn severity(status: &Status) -> u8 {
     }
 }
 
-pub(super) fn text(status: &Status) -> String {
+fn text(status: &Status) -> String {
     let pool = &status.pool;
     let findings = findings(status);
     let mut text = format!(
@@ -104,6 +102,10 @@ pub(super) fn text(status: &Status) -> String {
             repair.failed
         ));
     }
+    if !status.work.is_empty() {
+        text.push('\n');
+        text.push_str(&work_text(&status.work));
+    }
     for note in &pool.notes {
         text.push_str(&format!("note: {note}\n"));
     }
@@ -122,6 +124,22 @@ pub(super) fn text(status: &Status) -> String {
     }
     text.push_str(&uploads::text(&status.uploads));
     text
+}
+
+fn work_text(work: &[Progress]) -> String {
+    let rows: Vec<_> = work
+        .iter()
+        .map(|progress| {
+            let started = progress.started.clone();
+            vec![
+                progress.what.clone(),
+                progress.share(),
+                progress.errors.to_string(),
+                started.unwrap_or_else(|| "-".to_owned()),
+            ]
+        })
+        .collect();
+    table(&["WORK", "DONE", "ERRORS", "SINCE"], &rows)
 }
 
 /// The number of further disk failures that a pool survives: the layout's number minus its missing
@@ -499,7 +517,8 @@ fn about_missing(path: &str, name: &str, detail: Option<&str>) -> (String, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::{LedgerInfo, PoolStatus, RepairInfo};
+    use crate::admin::status::PoolStatus;
+    use crate::admin::upkeep::RepairInfo;
 
     fn disk(number: u32, state: &str) -> DiskStatus {
         DiskStatus {
@@ -543,6 +562,7 @@ mod tests {
             troubles: Vec::new(),
             copies: 0,
             uploads: Default::default(),
+            work: Vec::new(),
         }
     }
 

@@ -6,14 +6,16 @@ use clap::Args;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::accounts::{CommonArgs, strange};
+use super::admin_request::CommonArgs;
 use super::columns::{amount, print, print_json, table};
 use super::disks::{CATALOG_LOST_ADVICE, SETTLE, UNSETTLED, ledger_text, left, named};
 use super::exit::{CommandError, CommandResult, FAILED};
 use super::run::block_on;
 use super::server_target::{AdminAccess, reach, running};
-use crate::admin::{
-    AtRiskInfo, DangerInfo, DiskInfo, FsckInfo, LedgerLineInfo, Reply, Request, ScrubInfo,
+use crate::admin::disks::{DiskInfo, DiskList};
+use crate::admin::upkeep::{
+    AtRiskInfo, DangerInfo, FsckInfo, FsckMore, FsckStart, FsckStatus, LedgerLineInfo, ScrubInfo,
+    ScrubList, ScrubStart,
 };
 use crate::engine::OpenEngine;
 
@@ -52,17 +54,10 @@ pub(super) fn scrub(args: ScrubArgs) -> CommandResult {
     let (before, after, seconds) = block_on(async {
         // Only a server that runs has the time.
         let mut client = running(&args.shared.target).await?;
-        let mut scrubs = async || match client.ask(&Request::ScrubStatus {}).await? {
-            Reply::Scrubs(scrubs) => Ok::<_, CommandError>(scrubs),
-            _ => Err(strange()),
-        };
-        let before = scrubs().await?;
-        let wish = Request::Scrub { disk };
-        let Reply::Done = running(&args.shared.target).await?.ask(&wish).await? else {
-            return Err(strange());
-        };
+        let before = client.ask(&ScrubList {}).await?;
+        client.ask(&ScrubStart { disk }).await?;
         let began = Instant::now();
-        let mut now = scrubs().await?;
+        let mut now = client.ask(&ScrubList {}).await?;
         // One that a command or the calendar had begun goes on, on all disks.
         now.retain(|scrub| is_meant(scrub, &before));
         let meant: Vec<String> = now.iter().map(|scrub| scrub.id.clone()).collect();
@@ -70,12 +65,12 @@ pub(super) fn scrub(args: ScrubArgs) -> CommandResult {
         while !args.no_wait && now.iter().any(is_under_way) {
             asked += 1;
             if asked.is_multiple_of(TELL_EVERY) {
-                for scrub in now.iter().filter(|scrub| is_under_way(scrub)) {
-                    eprintln!("{}", progress(scrub, began.elapsed().as_secs()));
+                for progress in now.iter().filter_map(|scrub| scrub.progress.as_ref()) {
+                    eprintln!("{}", progress.line());
                 }
             }
             tokio::time::sleep(ASK_EVERY).await;
-            now = scrubs().await?;
+            now = client.ask(&ScrubList {}).await?;
             now.retain(|scrub| meant.contains(&scrub.id));
         }
         Ok((before, now, began.elapsed().as_secs()))
@@ -104,18 +99,6 @@ fn is_under_way(scrub: &ScrubInfo) -> bool {
 fn found(scrub: &ScrubInfo, before: &[ScrubInfo]) -> u64 {
     let was = before.iter().find(|was| was.id == scrub.id);
     scrub.bad.saturating_sub(was.map_or(0, |was| was.bad))
-}
-
-fn progress(scrub: &ScrubInfo, seconds: u64) -> String {
-    let of = scrub.used_bytes.map_or(String::new(), |used| {
-        format!(" of about {}", amount(used.max(scrub.bytes)))
-    });
-    format!(
-        "{}: {}{of} read, {} a second",
-        scrub.path,
-        amount(scrub.bytes),
-        amount(scrub.bytes / seconds.max(1))
-    )
 }
 
 fn scrub_text(before: &[ScrubInfo], after: &[ScrubInfo], seconds: u64) -> String {
@@ -153,7 +136,7 @@ pub(super) fn fsck<O: OpenEngine>(args: &FsckArgs, opener: &O) -> CommandResult 
             // A person wants to know which disks it was.
             let by_disk = args.deep && !json;
             let before = match by_disk {
-                true => disks(reached).await?,
+                true => reached.ask(DiskList {}).await?,
                 false => Vec::new(),
             };
             let found = check(reached, args.deep).await?;
@@ -162,18 +145,12 @@ pub(super) fn fsck<O: OpenEngine>(args: &FsckArgs, opener: &O) -> CommandResult 
             }
             print_report(reached, &found, json).await?;
             if by_disk {
-                print(&disks_text(&before, &disks(reached).await?))?;
+                let after = reached.ask(DiskList {}).await?;
+                print(&disks_text(&before, &after))?;
             }
             Ok(if is_sound(&found) { 0 } else { FAILED })
         },
     ))
-}
-
-async fn disks(reached: &mut AdminAccess) -> Result<Vec<DiskInfo>, CommandError> {
-    match reached.ask(Request::DiskList {}).await? {
-        Reply::Disks(disks) => Ok(disks),
-        _ => Err(strange()),
-    }
 }
 
 /// The disks on which something was found, and those that were not read.
@@ -205,20 +182,19 @@ fn disks_text(before: &[DiskInfo], after: &[DiskInfo]) -> String {
 }
 
 async fn check(reached: &mut AdminAccess, deep: bool) -> Result<FsckInfo, CommandError> {
-    let Reply::Done = reached.ask(Request::FsckStart { deep }).await? else {
-        return Err(strange());
-    };
+    reached.ask(FsckStart { deep }).await?;
     let mut asked = 0_u32;
     loop {
-        let Reply::Fsck(fsck) = reached.ask(Request::Fsck {}).await? else {
-            return Err(strange());
-        };
+        let fsck = reached.ask(FsckStatus {}).await?;
         if !fsck.running {
             return Ok(fsck);
         }
         asked += 1;
-        if deep && asked.is_multiple_of(TELL_EVERY) {
-            eprintln!("{} blobs read", fsck.blobs_read);
+        if let Some(progress) = fsck
+            .progress
+            .filter(|_| deep && asked.is_multiple_of(TELL_EVERY))
+        {
+            eprintln!("{}", progress.line());
         }
         tokio::time::sleep(ASK_EVERY).await;
     }
@@ -251,11 +227,7 @@ async fn print_report(
     let mut page = 0;
     let mut goes_on = more;
     while goes_on {
-        let Reply::AtRisk(AtRiskInfo { at_risk, more }) =
-            reached.ask(Request::FsckMore { page }).await?
-        else {
-            return Err(strange());
-        };
+        let AtRiskInfo { at_risk, more } = reached.ask(FsckMore { page }).await?;
         let mut text = String::new();
         for danger in &at_risk {
             text.push_str(&match json {

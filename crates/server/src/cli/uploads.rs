@@ -2,7 +2,7 @@
 
 use super::columns::{amount, table};
 use super::status::span;
-use crate::admin::{OpenUploads, UploadOwner};
+use crate::admin::status::{OpenUploads, UploadOwner};
 
 /// Nothing where there are none.
 pub(super) fn text(open: &OpenUploads) -> String {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use dewar_data::pool::IDENTITY_FILE;
+use dewar_disks::pool::IDENTITY_FILE;
 
 use super::keys::Config;
 use crate::keytab::Keytab;

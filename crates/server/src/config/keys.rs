@@ -109,22 +109,23 @@ sections! {
         /// process from starting, and by default the admin socket and the master key. It is created
         /// with mode 0700 if it does not exist. It must not be inside a disk of the pool.
         state_dir: PathBuf = "/var/lib/dewar";
-        /// Unix socket for `dewar user`, `dewar key` and `dewar status`, mode 0600. The server
-        /// answers only root and the user that it runs as. Empty: `admin.sock` in the state_dir.
+        /// Unix socket for the administrator's commands, such as `dewar user` and `dewar status`,
+        /// mode 0600. The server answers only root and the Unix user that it runs as. Empty:
+        /// `admin.sock` in the state_dir.
         admin_socket: Option<PathBuf> = "";
         /// Time that running requests get to finish after the server was asked to stop. After it
         /// they are cut off. A write that is cut off has no effect.
         graceful_stop_timeout: Duration = "30s" { range: Range::Between("0s", "1h"), reload: Reload::Live };
-        /// Limit on the connections of one address whose clients have not authenticated yet: the
-        /// door's `connections_max` divided by this number, but at least 16. An IPv6 network of 64
-        /// bits counts as one address. Further connections are asked to slow down. 1: no such
-        /// limit.
+        /// Limit on the connections of one address whose clients have not authenticated yet:
+        /// `connections_max` of S3 or XRootD divided by this number, but at least 16. An IPv6
+        /// network of 64 bits counts as one address. Further connections are asked to slow down. 1:
+        /// no such limit.
         unauthenticated_share: u32 = "16" {
             range: Range::Between("1", "1000000"), reload: Reload::Live,
         };
         /// Addresses and networks that many clients share, such as proxies and NAT gateways. Each
-        /// address may hold half of a door's connections before its clients have authenticated.
-        /// Addresses of this machine itself (127.0.0.1, ::1) always may.
+        /// address may hold half of `connections_max` of S3 and of XRootD before its clients have
+        /// authenticated. Addresses of this machine itself (127.0.0.1, ::1) always may.
         shared_addresses: Vec<String> = "" {
             range: Range::Rule("an address or a network, like 10.0.0.0/8", is_network),
             reload: Reload::Live,
@@ -159,7 +160,8 @@ sections! {
         /// exists, the server never creates or formats such a folder.
         disks: Vec<PathBuf> = "";
         /// Erasure layout of new objects: k data and m parity shards, so that any m disks may be
-        /// lost. `auto` chooses by the number of disks: 4+2 from six, 8+3 from eleven, 1+0 for one.
+        /// lost. `auto` chooses by the number of disks: 1+0 for one, 1+1 for two, 2+1 for three,
+        /// 3+1 for four, 3+2 for five, 4+2 from six, 8+3 from eleven.
         layout: LayoutChoice = "auto" { range: Range::Rule("auto, or 1+0 to 16+4", |_| true) };
         /// Number of consecutive bytes of an object on one disk before the next disk follows. With
         /// smaller units, more disks share the work on an object of medium size. With larger ones,
@@ -171,9 +173,9 @@ sections! {
         /// A disk that does not complete an operation within this time is treated as missing.
         disk_deadline: Duration = "10s" { range: Range::Between("100ms", "5m") };
         /// Most objects that are read at the same time because a client asked for a checksum that
-        /// was not computed at writing. Clients that ask for more are asked to wait. An account may
-        /// start another one while it runs fewer than are free, so a single account gets half of
-        /// them.
+        /// was not computed at writing. Clients that ask for more are asked to wait. An account
+        /// that already has as many as are still free gets no more, so a single account gets half
+        /// of them.
         checksums_max: u32 = "8" { range: Range::Between("1", "1000"), unit: "objects" };
         /// Time after which such a checksum is given up, and the client gets an error.
         checksum_time_max: Duration = "6h" { range: Range::Between("1s", "7d") };
@@ -253,9 +255,9 @@ sections! {
     /// The master key and tokens.
     [security] Security {
         /// The key that encrypts every stored secret: a file of mode 0600, outside every disk of
-        /// the pool. It is created when the pool is formatted and never again. Without it no stored
-        /// credential can be read, so keep a copy in another place. Empty: `master.key` in the
-        /// state_dir.
+        /// the pool. It is created when the pool is formatted and never again. Without it the
+        /// server does not start, and no stored credential or encrypted object can be read. Keep a
+        /// copy in another place. Empty: `master.key` in the state_dir.
         master_key_file: Option<PathBuf> = "";
         /// Longest lifetime of a bearer token, from its `iat` to its `exp`. A token with a longer
         /// lifetime is refused, even shortly before its end.
@@ -294,8 +296,9 @@ sections! {
     /// account, such as the user `ann/robot`. Users and policies that an administrator adds to a
     /// tenant are not counted. A lower limit removes nothing that exists.
     [accounts] Accounts {
-        /// Memory for all compiled policies. An account may use as much as is free, so a single
-        /// account gets half. A request that needs more is answered 503 SlowDown.
+        /// Memory for all compiled policies. An account that already uses as much as is still free
+        /// gets no more, so a single account gets half. A request that needs more is answered 503
+        /// SlowDown.
         compiled_policies: ByteSize = "64MiB" { range: Range::Between("16MiB", "64GiB") };
         /// Memory for cached directories and documents of buckets (policies, lifecycle rules, tags
         /// and the like). Data beyond it is read again when it is needed.
@@ -422,7 +425,8 @@ sections! {
         /// server. Other Unix users are not let in by this key. Empty: no such logins.
         local_user: String = "";
         /// Whether clients may name their user without proof (protocol `unix`), from any address.
-        /// Use it only in a network in which every client is trusted.
+        /// Every client can then act as every user. Use it only in a network in which every client
+        /// is trusted.
         trust_names: bool = "false";
         /// File with keys of services, in the format of `xrdsssadmin`. Only this server's user may
         /// have read access (its group too, if the name ends in `.grp`). A client with one of the
@@ -436,22 +440,23 @@ sections! {
         };
         /// Name of the site, for clients that ask for it.
         site: String = "";
-        /// Hosts from which clients may have this server fetch files (third-party copy): hosts,
-        /// `*.domain`, addresses, networks as `10.0.0.0/8`, or `*`. With `:port` an entry allows
-        /// that port only, otherwise all from 1024 on. `*` and `*.domain` include only addresses of
-        /// the public network. List others by their address, their network or the full name of the
-        /// host. Empty: third-party copy is off, and clients copy by themselves.
+        /// Hosts from which this server fetches files when a client asks it to (third-party copy):
+        /// hosts, `*.domain`, addresses, networks as `10.0.0.0/8`, or `*`. With `:port` an entry
+        /// allows that port only, otherwise all from 1024 on. `*` and `*.domain` include only
+        /// addresses of the public network. List others by their address, their network or the full
+        /// name of the host. Empty: third-party copy is off, and clients copy by themselves.
         tpc_sources: Vec<String> = "" {
             range: Range::Rule("a host, a network, *.domain or *, with or without a port", is_tpc_source),
         };
-        /// Most third-party copies at the same time. Further ones are asked to wait. An account may
-        /// start another one while it runs fewer than are free, so a single account gets half of
-        /// them. Each uses up to 16 MiB of memory.
+        /// Most third-party copies at the same time. Further ones are asked to wait. An account
+        /// that already runs as many as are still free gets no more, so a single account gets half
+        /// of them. Each uses up to 16 MiB of memory.
         tpc_copies_max: u32 = "16" { range: Range::Between("1", "10000"), unit: "copies" };
-        /// Lowest average rate of the source of a third-party copy, in bytes per second. A copy
-        /// from a slower source fails. 0B: no lower limit.
+        /// Lowest average rate of the source of a third-party copy, in bytes per second, over
+        /// `tpc_rate_time`. A copy from a slower source fails. 0B: no lower limit.
         tpc_rate_min: ByteSize = "64KiB" { range: Range::Between("0B", "1GiB") };
-        /// Time over which the rate of the source is measured, each time.
+        /// Time over which the average rate of the source is measured. It is measured again and
+        /// again during a copy.
         tpc_rate_time: Duration = "5m" { range: Range::Between("1s", "1h") };
         /// Servers with the same files to which clients are redirected for reading: `host:port`, or
         /// `host:port=network` for one that clients of a network prefer. Each is checked once a
@@ -494,8 +499,8 @@ sections! {
         /// Limit on buffers for received data, and the same limit again for data to be sent, over
         /// all connections. Beyond it, each connection continues with small amounts. Data that open
         /// files keep in memory until they are closed has the same limit once more; beyond it,
-        /// opening another file waits. A single account gets no more of that memory than is free,
-        /// which is half of it.
+        /// opening another file waits. An account that already has as much of that memory as is
+        /// still free gets no more, so a single account gets half.
         buffers: ByteSize = "256MiB" { range: Range::Between("16MiB", "64GiB") };
     }
 
@@ -581,7 +586,7 @@ impl FurtherPool {
     /// The number that its disks and records know it by.
     #[must_use]
     pub fn number(&self) -> u16 {
-        dewar_data::pool::number_of(&self.name)
+        dewar_disks::pool::number_of(&self.name)
     }
 }
 

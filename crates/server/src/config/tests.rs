@@ -401,7 +401,7 @@ fn classes_and_disks_name_pools() {
     let expected = [("archive", "1+1".to_owned(), 2), ("b", "1+0".to_owned(), 1)];
     assert_eq!(shown, expected);
     assert_eq!(pools[0].layout.unit, 8192);
-    let archive = dewar_data::pool::number_of("archive");
+    let archive = dewar_disks::pool::number_of("archive");
     assert_eq!(config.pool_number("archive"), Some(archive));
     assert_eq!(config.pool_number("main"), Some(0));
     assert_eq!(config.pool_name(archive).as_deref(), Some("archive"));

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use dewar_auth::token::{Issuer, KEY_SET_BYTES_MAX, check_url, origin_of};
 use dewar_env::BoxFuture;
-use dewar_store::FetchKeys;
+use dewar_iam::FetchKeys;
 use dewar_types::{Error, ErrorKind, Result};
 use serde::Deserialize;
 

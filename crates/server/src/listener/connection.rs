@@ -1,5 +1,6 @@
 //! One connection, from its first byte to its last.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -9,9 +10,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::AcceptedConnection;
+use dewar_env::BoxFuture;
+use dewar_http_front::{AnswerBody, Arrival, HttpFront};
 use http::header::{CONNECTION, EXPECT};
 use http::{HeaderValue, Request, Response};
-use http_body::Body;
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
@@ -27,7 +31,7 @@ use super::request_log::RequestRecord;
 use super::watch::{Inlet, Overdue, RequestBody, ResponseBody, Watch, WatchedSocket};
 use crate::tls::Tls;
 
-use super::{Arrival, BoxError, ConnectionSlot, Front, Stop};
+use super::{ConnectionSlot, Stop};
 
 /// The time, and the number of bytes, for which a half-closed connection is read further so that
 /// its last answer arrives.
@@ -35,11 +39,11 @@ const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 32 << 20;
 
 /// Serves a connection until it ends, is overdue, or `stop` drains.
-pub(super) async fn run<F: Front>(
+pub(super) async fn run(
     socket: TcpStream,
     peer: SocketAddr,
     slot: &Arc<ConnectionSlot>,
-    front: F,
+    front: Arc<dyn HttpFront>,
     stop: Stop,
 ) {
     let door = &slot.door;
@@ -96,17 +100,16 @@ fn version_name(version: Option<ProtocolVersion>) -> &'static str {
 /// HTTP on a stream. hyper keeps a read buffer that a large body made grow, a megabyte, as long as
 /// its connection lives. So when a connection has idled with such a buffer for a moment, hyper is
 /// replaced on the stream by a new instance with a small buffer.
-async fn http<T, F>(
+async fn http<T>(
     stream: T,
     peer: SocketAddr,
     slot: &Arc<ConnectionSlot>,
-    front: F,
+    front: Arc<dyn HttpFront>,
     stop: Stop,
     watch: Arc<Watch>,
     tls: Option<&'static str>,
 ) where
     T: AsyncRead + AsyncWrite + Unpin + Send,
-    F: Front,
 {
     let door = &slot.door;
     let mut inlet = Inlet {
@@ -171,8 +174,8 @@ async fn http<T, F>(
 }
 
 /// Polls a connection until it ends, exceeds a deadline, or should get a small buffer.
-async fn drive<T, F>(
-    connection: &mut http1::Connection<TokioIo<Inlet<T>>, Watched<F>>,
+async fn drive<T>(
+    connection: &mut http1::Connection<TokioIo<Inlet<T>>, Watched>,
     slot: &ConnectionSlot,
     watch: &Watch,
     mut draining: Pin<&mut impl Future<Output = ()>>,
@@ -180,7 +183,6 @@ async fn drive<T, F>(
 ) -> Ended
 where
     T: AsyncRead + AsyncWrite + Unpin + Send,
-    F: Front,
 {
     let door = &slot.door;
     let mut is_draining = false;
@@ -289,28 +291,24 @@ async fn close<T: AsyncRead + AsyncWrite + Unpin>(mut stream: T, linger: bool) {
 }
 
 /// The front for hyper: requests get their id and span, and bodies are watched.
-struct Watched<F> {
-    front: F,
+struct Watched {
+    front: Arc<dyn HttpFront>,
     slot: Arc<ConnectionSlot>,
     watch: Arc<Watch>,
     peer: SocketAddr,
     tls: Option<&'static str>,
 }
 
-/// No field is ever pinned in place.
-impl<F> Unpin for Watched<F> {}
-
-impl<F: Front> Service<Request<Incoming>> for Watched<F> {
-    type Response = Response<ResponseBody<F::Body>>;
-    type Error = BoxError;
-    type Future = Answer<F::Future>;
+impl Service<Request<Incoming>> for Watched {
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = PendingAnswer;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.watch.request_began();
         let arrival = Arrival {
             id: self.slot.door.ids.next(),
             peer: self.peer,
-            secure: self.tls.is_some(),
             tls: self.tls,
         };
         let watch = Arc::clone(&self.watch);
@@ -319,15 +317,15 @@ impl<F: Front> Service<Request<Incoming>> for Watched<F> {
         let span = tracing::error_span!("request", request_id = %arrival.id);
         let (mut parts, body) = request.into_parts();
         let expects_in_vain = parts.headers.contains_key(EXPECT) && body.is_end_stream();
-        parts.extensions.insert(arrival);
         parts.extensions.insert(arrival.id);
         parts
             .extensions
             .insert(Arc::clone(&self.slot) as Arc<dyn AcceptedConnection>);
-        let body = RequestBody::new(body, Arc::clone(&self.watch));
-        let answer = span.in_scope(|| self.front.call(Request::from_parts(parts, body)));
-        Answer {
-            answer: Box::pin(answer.instrument(span.clone())),
+        let body = RequestBody::new(body, Arc::clone(&self.watch)).boxed();
+        let front = Arc::clone(&self.front);
+        let answer = span.in_scope(|| front.answer(Request::from_parts(parts, body), arrival));
+        PendingAnswer {
+            answer: answer.instrument(span.clone()),
             open: Some((account, span)),
             expects_in_vain,
         }
@@ -335,49 +333,37 @@ impl<F: Front> Service<Request<Incoming>> for Watched<F> {
 }
 
 /// A front's answer to come.
-struct Answer<A> {
-    /// Boxed: fronts' futures are large, and hyper moves this one.
-    answer: Pin<Box<Instrumented<A>>>,
+struct PendingAnswer {
+    answer: Instrumented<BoxFuture<'static, Response<AnswerBody>>>,
     open: Option<(RequestRecord, Span)>,
     /// Whether it waits for `100 Continue`, which hyper does not send because there is no body.
     expects_in_vain: bool,
 }
 
-impl<A, B, E> Future for Answer<A>
-where
-    A: Future<Output = Result<Response<B>, E>>,
-    B: Body<Data = Bytes>,
-    E: Into<BoxError>,
-{
-    type Output = Result<Response<ResponseBody<B>>, BoxError>;
+impl Future for PendingAnswer {
+    type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let result = match self.answer.as_mut().poll(cx) {
+        let mut response = match Pin::new(&mut self.answer).poll(cx) {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(result) => result,
+            Poll::Ready(response) => response,
         };
-        let expects_in_vain = self.expects_in_vain;
         let (mut account, span) = self
             .open
             .take()
             .expect("a future is not polled after it is ready");
-        Poll::Ready(match result {
-            Ok(mut response) => {
-                account.answered(&mut response);
-                if expects_in_vain || account.watch().body_left() {
-                    // A client that still waits for `100 Continue` never sends the body; the next
-                    // request on this connection would be taken for it. And older botocore (1.29)
-                    // takes the answers to later requests for this one, until it connects anew.
-                    let close = HeaderValue::from_static("close");
-                    response.headers_mut().insert(CONNECTION, close);
-                }
-                Ok(response.map(|inner| ResponseBody {
-                    inner,
-                    account,
-                    span,
-                }))
-            }
-            Err(error) => Err(error.into()),
-        })
+        account.answered(&mut response);
+        if self.expects_in_vain || account.watch().body_left() {
+            // A client that still waits for `100 Continue` never sends the body; the next request
+            // on this connection would be taken for it. And older botocore (1.29) takes the answers
+            // to later requests for this one, until it connects anew.
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
+        Poll::Ready(Ok(response.map(|inner| ResponseBody {
+            inner,
+            account,
+            span,
+        })))
     }
 }

@@ -1,4 +1,7 @@
-//! Accepting connections, once for every HTTP front.
+//! Accepting connections, once for every front.
+//!
+//! A [`ListenerSpec`] describes a listener and the [`Fronts`] that it carries: fronts on HTTP by path
+//! prefix, or one front for another protocol.
 //!
 //! A [`Listener`] is bound first, so that a taken port is an error of the start, and given its
 //! service later. Each connection is a task: TLS if configured, then hyper's HTTP/1.1 with one
@@ -21,41 +24,38 @@
 //! for a moment before it is closed, and the answer announces the close.
 
 mod connection;
+mod fronts;
 mod metrics;
 mod request_log;
 mod slot;
+mod spec;
 mod stop;
 mod watch;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use dewar_auth::{AcceptedConnection, Network};
-use dewar_env::{BoxFuture, Rng};
-use http::{Request, Response};
-use http_body::Body;
-use hyper::service::Service;
+use dewar_auth::Network;
+use dewar_http_front::{HttpFront, RequestIds};
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::health::HealthIssue;
 use crate::tls::Tls;
 
-pub use dewar_types::RequestId;
+use fronts::PathRouter;
+pub use fronts::{Fronts, SocketFront};
 pub use metrics::{
     CopyFamilies, CopyMetrics, DoorMetrics, ListenerMetrics, RequestLabels, VerbLabels,
 };
-pub use request_log::{ACCESS, RequestSummary};
+pub use request_log::ACCESS;
 use slot::RefusedConnection;
 pub use slot::{ConnectionSlot, Slots};
+pub use spec::{FrontContext, ListenerSpec};
 pub use stop::Stop;
-pub use watch::RequestBody;
 
 /// Limits of a connection. They may be replaced while connections are open. Timers use the new
 /// values the next time they fire, and the size of heads applies from the next connection on.
@@ -84,109 +84,6 @@ impl Limits {
         self.header_timeout
             .min(self.idle_timeout)
             .min(self.body_timeout)
-    }
-}
-
-/// Creates request ids: a random start and a count, so that two runs do not create the same.
-#[derive(Debug)]
-pub struct RequestIds {
-    key: u64,
-    count: AtomicU64,
-}
-
-impl RequestIds {
-    /// Starts at random.
-    #[must_use]
-    pub fn new(rng: &dyn Rng) -> Self {
-        Self {
-            key: rng.u64(),
-            count: AtomicU64::new(0),
-        }
-    }
-
-    fn next(&self) -> RequestId {
-        RequestId::nth(self.key, self.count.fetch_add(1, Relaxed))
-    }
-}
-
-/// The origin of a request: an extension of every request that reaches a front.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrival {
-    /// The request's id. The front sends it to the client.
-    pub id: RequestId,
-    /// The client's end of the connection.
-    pub peer: SocketAddr,
-    /// Whether it came over TLS.
-    pub secure: bool,
-    /// Over which version of it: `1.2` or `1.3`.
-    pub tls: Option<&'static str>,
-}
-
-/// A front for another protocol than HTTP, which handles whole connections.
-pub trait SocketFront: Send + Sync + 'static {
-    /// Serves a connection until it ends, and reports on `slot` when the client has authenticated.
-    /// When `stop` is cancelled, it must finish running requests and start no new ones.
-    fn serve(
-        &self,
-        socket: TcpStream,
-        peer: SocketAddr,
-        slot: Arc<dyn AcceptedConnection>,
-        stop: CancellationToken,
-    ) -> BoxFuture<'static, ()>;
-
-    /// Refuses a client because no connection is free, and closes the connection.
-    fn refuse(&self, socket: TcpStream) -> BoxFuture<'static, ()>;
-
-    /// Time after the start of a stop during which connections are still accepted. At its end these
-    /// are asked to stop.
-    fn lingers(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    /// The problems of services that the front depends on.
-    fn troubles(&self) -> Vec<HealthIssue> {
-        Vec::new()
-    }
-}
-
-/// A front: a cheaply cloned function from requests to answers. Every hyper service of the right
-/// types is one.
-pub trait Front: Clone + Send + Sync + 'static {
-    /// The body of its answers.
-    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
-    /// An error closes the connection without an answer: a front turns its own errors into answers.
-    type Error: Into<BoxError>;
-    /// An answer to come.
-    type Future: Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
-
-    /// Answers one request. Its extensions contain an [`Arrival`], its [`RequestId`] and the
-    /// connection as an `Arc<dyn AcceptedConnection>`. The answer may have a [`RequestSummary`] among its
-    /// extensions.
-    fn call(&self, request: Request<RequestBody>) -> Self::Future;
-
-    /// The whole answer to a client when no connection is free. The connection is closed after it.
-    fn busy(&self) -> &'static [u8] {
-        BUSY
-    }
-}
-
-const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
-    connection: close\r\ncontent-length: 0\r\n\r\n";
-
-impl<S, B> Front for S
-where
-    S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + Sync + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
-    type Body = B;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn call(&self, request: Request<RequestBody>) -> S::Future {
-        Service::call(self, request)
     }
 }
 
@@ -276,12 +173,19 @@ impl Listener {
         self.address
     }
 
-    /// Accepts connections for `front` until `stop`, in a separate task.
-    pub fn serve<F: Front>(self, door: Arc<ListenerContext>, front: F, stop: &Stop) {
+    /// Accepts connections for the fronts until `stop`, in a separate task.
+    pub fn serve(self, door: Arc<ListenerContext>, fronts: Fronts, stop: &Stop) {
+        match fronts {
+            Fronts::Http(fronts) => self.serve_http(door, Arc::new(PathRouter::new(fronts)), stop),
+            Fronts::Socket(front) => self.serve_sockets(door, front, stop),
+        }
+    }
+
+    fn serve_http(self, door: Arc<ListenerContext>, front: Arc<dyn HttpFront>, stop: &Stop) {
         let tracked = stop.clone();
         let (busy, tls) = (front.busy(), door.tls.clone());
         let begin = move |socket, peer, slot: ConnectionSlot, stop: &Stop| {
-            let (front, running) = (front.clone(), stop.clone());
+            let (front, running) = (Arc::clone(&front), stop.clone());
             let slot = Arc::new(slot);
             stop.spawn(async move {
                 connection::run(socket, peer, &slot, front, running).await;
@@ -305,13 +209,7 @@ impl Listener {
         });
     }
 
-    /// Accepts connections for a front of another protocol until `stop`, in a separate task.
-    pub fn serve_sockets(
-        self,
-        door: Arc<ListenerContext>,
-        front: Arc<dyn SocketFront>,
-        stop: &Stop,
-    ) {
+    fn serve_sockets(self, door: Arc<ListenerContext>, front: Arc<dyn SocketFront>, stop: &Stop) {
         let tracked = stop.clone();
         stop.spawn(async move {
             let begin = |told: CancellationToken| {

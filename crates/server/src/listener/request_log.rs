@@ -1,32 +1,20 @@
 //! Metrics and the log line of a request, written once, when its answer is sent or given up.
 
 use dewar_auth::AcceptedConnection as _;
+use dewar_http_front::{AnswerBody, Arrival, RequestSummary};
 use http::{Method, Response};
-use http_body::Body;
+use http_body::Body as _;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
 
+use super::ConnectionSlot;
 use super::metrics::{RequestLabels, VerbLabels};
 use super::watch::{InFlight, Watch};
-use super::{Arrival, ConnectionSlot};
 
 /// Events of this target are the access log. [`crate::log`] enables it independently of the level.
 pub const ACCESS: &str = "dewar_access";
-
-/// A front's summary of a request, as an extension of its answer.
-#[derive(Clone, Debug, Default)]
-pub struct RequestSummary {
-    /// The verb, in the protocol's own words.
-    pub verb: Option<&'static str>,
-    /// For whom.
-    pub user: Option<String>,
-    /// The bucket it was about.
-    pub bucket: Option<String>,
-    /// The key in it.
-    pub key: Option<String>,
-}
 
 /// A request from its head to the last byte of its answer. It is accounted when dropped.
 pub(super) struct RequestRecord {
@@ -72,7 +60,7 @@ impl RequestRecord {
     }
 
     /// The answer is there.
-    pub(super) fn answered<B: Body>(&mut self, answer: &mut Response<B>) {
+    pub(super) fn answered(&mut self, answer: &mut Response<AnswerBody>) {
         self.status = answer.status().as_u16();
         self.told = answer.extensions_mut().remove().unwrap_or_default();
         if self.told.user.is_some() {

@@ -1,13 +1,15 @@
 //! Time in these tests is tokio's and stands still: it passes only in [`pass`] and [`to_end`], and only
 //! when the server has nothing left to do. Other processes on busy processors change no outcome.
 
-use std::convert::Infallible;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 
-use dewar_env::RealRng;
-use http_body_util::{BodyExt as _, Full};
-use hyper::service::service_fn;
+use bytes::Bytes;
+use dewar_auth::AcceptedConnection;
+use dewar_env::{BoxFuture, RealRng};
+use dewar_http_front::{AnswerBody, Arrival, RequestSummary, WireBody, full_answer};
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::{JoinHandle, yield_now};
@@ -98,8 +100,7 @@ struct Running {
 
 /// What the test service answers: `/slow` after 400 ms, `/early` without reading, `/large` with
 /// 64 MiB, anything else with what was sent and how it came.
-async fn answer(request: Request<RequestBody>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let arrival = *request.extensions().get::<Arrival>().expect("arrival");
+async fn answer(request: Request<WireBody>, arrival: Arrival) -> Response<AnswerBody> {
     let body = match request.uri().path() {
         "/slow" => {
             sleep(Duration::from_millis(400)).await;
@@ -120,20 +121,38 @@ async fn answer(request: Request<RequestBody>) -> Result<Response<Full<Bytes>>, 
                 let sum: u64 = body.iter().map(|&byte| u64::from(byte)).sum();
                 let tls = arrival.tls.map(|version| format!(" {version}"));
                 let tls = tls.unwrap_or_default();
-                Bytes::from(format!("{} {sum} {}{tls}", body.len(), arrival.secure))
+                Bytes::from(format!(
+                    "{} {sum} {}{tls}",
+                    body.len(),
+                    arrival.origin().secure
+                ))
             }
             Err(error) => Bytes::from(format!("broken: {error}")),
         },
     };
     let user = (body == "ann").then(|| "ann".to_owned());
-    let mut response = Response::new(Full::new(body));
+    let mut response = full_answer(body);
     response.extensions_mut().insert(RequestSummary {
         user,
         ..RequestSummary::default()
     });
     let id = arrival.id.to_string().parse().expect("header");
     response.headers_mut().insert("x-request-id", id);
-    Ok(response)
+    response
+}
+
+/// Counts the requests that it answers.
+struct TestFront(Arc<AtomicUsize>);
+
+impl HttpFront for TestFront {
+    fn answer(
+        self: Arc<Self>,
+        request: Request<WireBody>,
+        arrival: Arrival,
+    ) -> BoxFuture<'static, Response<AnswerBody>> {
+        self.0.fetch_add(1, Relaxed);
+        Box::pin(answer(request, arrival))
+    }
 }
 
 pub(super) fn door(limits: Limits, tls: Option<Arc<Tls>>) -> Arc<ListenerContext> {
@@ -156,12 +175,9 @@ async fn start(limits: Limits, tls: Option<Arc<Tls>>) -> Running {
     let listener = Listener::bind(address).await.expect("binds");
     let address = listener.address();
     let begun = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&begun);
-    let service = service_fn(move |request| {
-        count.fetch_add(1, Relaxed);
-        answer(request)
-    });
-    listener.serve(Arc::clone(&door), service, &stop);
+    let front = Arc::new(TestFront(Arc::clone(&begun)));
+    let fronts = Fronts::Http(vec![("/", front as _)]);
+    listener.serve(Arc::clone(&door), fronts, &stop);
     Running {
         address,
         door,
@@ -591,7 +607,8 @@ async fn who_comes_while_a_front_lingers_is_served_until_its_end() {
     let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await;
     let listener = listener.expect("binds");
     let (address, stop) = (listener.address(), Stop::new());
-    listener.serve_sockets(door(LIMITS, None), Arc::new(Lingering), &stop);
+    let fronts = Fronts::Socket(Arc::new(Lingering));
+    listener.serve(door(LIMITS, None), fronts, &stop);
     let _clock = StoppedClock::new();
     let mut early = TcpStream::connect(address).await.expect("connects");
     let mut greeting = [0; 5];

@@ -21,6 +21,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use dewar_http_front::AnswerBody;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
@@ -338,7 +339,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Inlet<T> {
 /// A request's body. It ends with an error when the connection breaks. It ends with an
 /// [`io::Error`] of kind `TimedOut` when the client sends nothing for longer than the listener's
 /// `body_timeout` while data is awaited. The answer to that is the connection's last.
-pub struct RequestBody {
+pub(super) struct RequestBody {
     inner: Incoming,
     watch: Arc<Watch>,
     ended: bool,
@@ -418,20 +419,20 @@ impl Drop for InFlight {
 
 /// An answer's body, which keeps the connection busy until its last byte is taken. The code that
 /// produces it runs in the request's span.
-pub(super) struct ResponseBody<B> {
-    pub(super) inner: B,
+pub(super) struct ResponseBody {
+    pub(super) inner: AnswerBody,
     pub(super) account: RequestRecord,
     pub(super) span: Span,
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for ResponseBody<B> {
-    type Data = B::Data;
-    type Error = B::Error;
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = dewar_types::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = &mut *self;
         let result = {
             let _entered = this.span.enter();

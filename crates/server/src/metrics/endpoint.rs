@@ -1,15 +1,13 @@
 //! `/metrics`, `/live` and `/ready` over HTTP. No login: the configuration keeps it on loopback.
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 
+use dewar_env::BoxFuture;
+use dewar_http_front::{AnswerBody, Arrival, HttpFront, WireBody, typed_answer};
+use http::header::CACHE_CONTROL;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+
 use super::Metrics;
-use crate::listener::RequestBody;
-use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
-use hyper::service::Service;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -42,7 +40,7 @@ impl MetricsEndpoint {
         }
     }
 
-    fn answer(&self, method: &Method, path: &str) -> (StatusCode, &'static str, String) {
+    fn respond(&self, method: &Method, path: &str) -> (StatusCode, &'static str, String) {
         if method != Method::GET && method != Method::HEAD {
             let only = "only GET and HEAD\n".to_owned();
             return (StatusCode::METHOD_NOT_ALLOWED, TEXT, only);
@@ -70,19 +68,17 @@ impl MetricsEndpoint {
     }
 }
 
-impl Service<Request<RequestBody>> for MetricsEndpoint {
-    type Response = Response<Full<Bytes>>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn call(&self, request: Request<RequestBody>) -> Self::Future {
-        let (status, kind, text) = self.answer(request.method(), request.uri().path());
-        let mut response = Response::new(Full::new(Bytes::from(text)));
-        *response.status_mut() = status;
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        Box::pin(std::future::ready(Ok(response)))
+impl HttpFront for MetricsEndpoint {
+    fn answer(
+        self: Arc<Self>,
+        request: Request<WireBody>,
+        _: Arrival,
+    ) -> BoxFuture<'static, Response<AnswerBody>> {
+        let (status, kind, text) = self.respond(request.method(), request.uri().path());
+        let mut answer = typed_answer(status, kind, text);
+        let store = HeaderValue::from_static("no-store");
+        answer.headers_mut().insert(CACHE_CONTROL, store);
+        Box::pin(std::future::ready(answer))
     }
 }
 
@@ -108,7 +104,7 @@ mod tests {
                 Readiness::NotReady("recovering".to_owned())
             }
         });
-        let (status, kind, text) = endpoint.answer(&Method::GET, "/metrics");
+        let (status, kind, text) = endpoint.respond(&Method::GET, "/metrics");
         assert_eq!((status, kind), (StatusCode::OK, OPEN_METRICS));
         for expected in [
             "dewar_connections_accepted_total{door=\"s3\"} 3\n",
@@ -126,18 +122,18 @@ mod tests {
         });
         assert!(
             endpoint
-                .answer(&Method::GET, "/metrics")
+                .respond(&Method::GET, "/metrics")
                 .2
                 .contains("dewar_late 0")
         );
-        assert_eq!(endpoint.answer(&Method::GET, "/live").0, StatusCode::OK);
-        let (status, _, text) = endpoint.answer(&Method::GET, "/ready");
+        assert_eq!(endpoint.respond(&Method::GET, "/live").0, StatusCode::OK);
+        let (status, _, text) = endpoint.respond(&Method::GET, "/ready");
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(text, "recovering\n");
         ready.store(true, Relaxed);
-        assert_eq!(endpoint.answer(&Method::GET, "/ready").0, StatusCode::OK);
-        assert_eq!(endpoint.answer(&Method::GET, "/").0, StatusCode::NOT_FOUND);
-        let refused = endpoint.answer(&Method::POST, "/metrics").0;
+        assert_eq!(endpoint.respond(&Method::GET, "/ready").0, StatusCode::OK);
+        assert_eq!(endpoint.respond(&Method::GET, "/").0, StatusCode::NOT_FOUND);
+        let refused = endpoint.respond(&Method::POST, "/metrics").0;
         assert_eq!(refused, StatusCode::METHOD_NOT_ALLOWED);
     }
 }

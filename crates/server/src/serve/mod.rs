@@ -13,6 +13,8 @@
 //! **Reloading** (SIGHUP): the keys marked as live, and certificates. A configuration with mistakes
 //! changes nothing.
 
+mod listeners;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -21,46 +23,33 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use dewar_env::Env;
+use dewar_http_front::RequestIds;
 use thiserror::Error;
 
-use crate::admin::{self, AdminSocket, DoorStatus, SocketError};
+use crate::admin::status::DoorStatus;
+use crate::admin::{self, AdminSocket, SocketError};
 use crate::config::check::{Finding, Severity, findings};
 use crate::config::{Config, ConfigError, Reload};
 use crate::demo::DemoError;
 use crate::engine::{Doors, OpenEngine, Purpose, ServedStore};
 use crate::health::HealthIssue;
 use crate::listener::{
-    BoxError, DoorMetrics, Limits, ListenError, Listener, ListenerContext, RequestIds, Slots,
-    SocketFront, Stop,
+    BoxError, DoorMetrics, FrontContext, Fronts, Limits, ListenError, Listener, ListenerContext,
+    ListenerSpec, Slots, Stop,
 };
 use crate::lock::{LockError, StateLock};
 use crate::log::Logging;
 use crate::metrics::{Metrics, MetricsEndpoint, Readiness};
 use crate::process::connections_within;
-use crate::ready::{FileError, Ready, ReadyEndpoint, ReadyFile, ReadyS3};
+use crate::ready::{FileError, Ready, ReadyDoor, ReadyFile};
 use crate::store_engine::pool_state_file::with_added;
 use crate::tls::{Tls, TlsError};
 
-/// Largest read from a socket while an S3 body streams (PERFORMANCE figures: half the CPU of
-/// 64 KiB reads).
-const S3_READ_BYTES: usize = 1 << 20;
+use listeners::metrics_listener;
+pub use listeners::{s3_listener, xrootd_listener};
 
-/// Most bytes of the read buffers of all S3 connections together.
-const S3_READ_BYTES_TOTAL: usize = 128 << 20;
-
-/// Requests of a metrics scraper are small.
-const METRICS_READ_BYTES: usize = 16 * 1024;
-
-const METRICS_LIMITS: Limits = Limits {
-    connections_max: 64,
-    // Nobody authenticates there.
-    unauthenticated_share: 1,
-    shared_addresses: Vec::new(),
-    header_timeout: Duration::from_secs(10),
-    idle_timeout: Duration::from_secs(120),
-    body_timeout: Duration::from_secs(30),
-    header_bytes_max: 16 * 1024,
-};
+/// Most bytes of the read buffers of all connections of a listener together.
+const READ_BYTES_TOTAL: usize = 128 << 20;
 
 /// For the last scrape that may be under way.
 const METRICS_STOP_TIME: Duration = Duration::from_secs(1);
@@ -102,31 +91,24 @@ fn lines(findings: &[Finding]) -> String {
 /// The addresses of a running server.
 #[derive(Clone, Debug)]
 pub struct Endpoints {
-    /// The S3 door on each of its addresses, `http://127.0.0.1:9000`.
-    pub s3: Vec<String>,
-    /// The XRootD door on each of its addresses, `root://127.0.0.1:1094`.
-    pub xrootd: Vec<String>,
-    /// The metrics endpoint on each of its addresses.
-    pub metrics: Vec<String>,
+    /// Each address of each door, such as `http://127.0.0.1:9000`.
+    pub doors: Vec<DoorStatus>,
     /// The admin socket.
     pub admin: PathBuf,
 }
 
 impl Endpoints {
-    /// The doors, for administrators.
-    fn doors(&self) -> Vec<DoorStatus> {
-        let all = [
-            ("s3", &self.s3),
-            ("xrootd", &self.xrootd),
-            ("metrics", &self.metrics),
-        ];
-        let doors = all.into_iter().flat_map(|(name, endpoints)| {
-            endpoints.iter().map(move |endpoint| DoorStatus {
-                name: name.to_owned(),
-                endpoint: endpoint.clone(),
-            })
-        });
-        doors.collect()
+    /// The addresses of a door.
+    #[must_use]
+    pub fn of(&self, name: &str) -> Vec<&str> {
+        let doors = self.doors.iter().filter(|door| door.name == name);
+        doors.map(|door| door.endpoint.as_str()).collect()
+    }
+
+    /// The first address of a door; empty for a door without one.
+    #[must_use]
+    pub fn first(&self, name: &str) -> &str {
+        self.of(name).first().copied().unwrap_or_default()
     }
 }
 
@@ -139,8 +121,8 @@ pub struct Running<E: ServedStore> {
     engine: Arc<E>,
     config: Mutex<Config>,
     endpoints: Endpoints,
-    s3: Arc<ListenerContext>,
-    xrootd: Arc<ListenerContext>,
+    /// The listeners with fronts, as [`ServedStore::listeners`] lists them.
+    listeners: Vec<Arc<ListenerContext>>,
     stage: Arc<AtomicU8>,
     doors: Stop,
     metrics: Stop,
@@ -179,47 +161,29 @@ pub async fn start_for<O: OpenEngine>(
         return Err(StartError::KnownBadShards(errors));
     }
     let lock = StateLock::take(&config.server.state_dir)?;
-    let s3_listeners = bind(&config.s3.listen).await?;
-    let xrootd_listeners = bind(&config.xrootd.listen).await?;
-    let metrics_listeners = bind(&config.metrics.listen).await?;
-    let s3_files = (&config.s3.tls_certificate_file, &config.s3.tls_key_file);
-    let tls = open_tls(s3_files)?;
-    let xrootd = &config.xrootd;
-    let xrootd_tls = open_tls((&xrootd.tls_certificate_file, &xrootd.tls_key_file))?;
-    let scheme = |tls: &Option<_>, clear, secure| if tls.is_some() { secure } else { clear };
+    let mut doors = Vec::new();
+    for spec in O::Engine::listeners(&config) {
+        doors.push(BoundListener::bind(spec).await?);
+    }
+    let metrics_door = metrics_listener(&config, |endpoint: &MetricsEndpoint, _| {
+        Fronts::Http(vec![("/", Arc::new(endpoint.clone()))])
+    });
+    let metrics_door = BoundListener::bind(metrics_door).await?;
+    let all_doors = doors.iter().flat_map(BoundListener::status);
     let endpoints = Endpoints {
-        s3: urls(&s3_listeners, scheme(&tls, "http", "https")),
-        xrootd: urls(&xrootd_listeners, scheme(&xrootd_tls, "root", "roots")),
-        metrics: urls(&metrics_listeners, "http"),
+        doors: all_doors.chain(metrics_door.status()).collect(),
         admin: config.admin_socket(),
     };
-
-    let listeners = addresses([&s3_listeners, &xrootd_listeners, &metrics_listeners]);
+    let addresses = doors.iter().flat_map(BoundListener::addresses);
+    let addresses: Vec<_> = addresses.chain(metrics_door.addresses()).collect();
 
     let metrics = Metrics::new();
-    let ids = Arc::new(RequestIds::new(&*env.rng));
-    let doors_metrics = metrics.register(DoorMetrics::register);
-    let door = |name, limits, tls, read_bytes_max| {
-        Arc::new(ListenerContext {
-            name,
-            limits: ArcSwap::from_pointee(limits),
-            tls,
-            ids: Arc::clone(&ids),
-            metrics: doors_metrics.of(name),
-            read_bytes_max,
-            read_bytes_total: S3_READ_BYTES_TOTAL,
-            slots: Slots::default(),
-        })
+    let shared = SharedContext {
+        ids: Arc::new(RequestIds::new(&*env.rng)),
+        metrics: metrics.register(DoorMetrics::register),
+        addresses,
     };
-    tell_few_descriptors(&config);
-    let s3 = door("s3", s3_limits(&config), tls, S3_READ_BYTES);
-    let xrootd = door(
-        "xrootd",
-        xrootd_limits(&config),
-        xrootd_tls.clone(),
-        METRICS_READ_BYTES,
-    );
-    let metrics_door = door("metrics", METRICS_LIMITS, None, METRICS_READ_BYTES);
+    let listeners: Vec<_> = doors.iter().map(|door| door.context(&shared)).collect();
 
     let stage = Arc::new(AtomicU8::new(STARTING));
     let opened: Arc<Mutex<Option<Arc<O::Engine>>>> = Arc::default();
@@ -228,13 +192,13 @@ pub async fn start_for<O: OpenEngine>(
         let (stage, opened) = (Arc::clone(&stage), Arc::clone(&opened));
         MetricsEndpoint::new(metrics.clone(), move || readiness(&stage, &opened))
     };
-    for listener in metrics_listeners {
-        listener.serve(Arc::clone(&metrics_door), endpoint.clone(), &metrics_stop);
-    }
+    let metrics_context = metrics_door.context(&shared);
+    let front = metrics_door.fronts(&endpoint, &metrics_context, &shared);
+    metrics_door.serve(&metrics_context, front, &metrics_stop);
 
     let engine = opener.open(&all, purpose, &metrics).await;
     let engine = Arc::new(engine.map_err(StartError::Engine)?);
-    let doors = Stop::new();
+    let stop = Stop::new();
     let socket = match AdminSocket::bind(&endpoints.admin) {
         Ok(socket) => socket,
         Err(error) => {
@@ -242,57 +206,129 @@ pub async fn start_for<O: OpenEngine>(
             return Err(error.into());
         }
     };
-    let front = match xrootd_listeners.is_empty() {
-        true => None,
-        false => engine.xrootd(xrootd_tls, xrootd.metrics.clone(), listeners),
-    };
+    let served = doors.into_iter().zip(&listeners);
+    let served = served.filter(|(door, _)| !door.sockets.is_empty());
+    let served: Vec<_> = served
+        .map(|(door, context)| {
+            let fronts = door.fronts(&engine, context, &shared);
+            (door, context, fronts)
+        })
+        .collect();
     let told = Doors {
-        list: endpoints.doors(),
-        troubles: troubles([&s3, &xrootd], front.clone()),
+        list: endpoints.doors.clone(),
+        troubles: troubles(&listeners, served.iter().map(|(.., fronts)| fronts)),
     };
-    admin::serve(socket, engine.admin(told), &doors);
-    for listener in s3_listeners {
-        listener.serve(Arc::clone(&s3), engine.s3(), &doors);
+    admin::serve(socket, engine.admin(told), &stop);
+    for (door, context, fronts) in served {
+        door.serve(context, fronts, &stop);
     }
-    if let Some(front) = front {
-        for listener in xrootd_listeners {
-            listener.serve_sockets(Arc::clone(&xrootd), Arc::clone(&front), &doors);
-        }
-    }
-    watch_certificates([&s3, &xrootd], &doors);
+    watch_certificates(&listeners, &stop);
     *opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&engine));
     stage.store(SERVING, Relaxed);
     Ok(Running {
         engine,
         config: Mutex::new(config),
         endpoints,
-        s3,
-        xrootd,
+        listeners,
         stage,
-        doors,
+        doors: stop,
         metrics: metrics_stop,
         ready: Mutex::new(None),
         _lock: lock,
     })
 }
 
-/// The problems of certificates, and of services that the XRootD door depends on.
-fn troubles(
-    doors: [&Arc<ListenerContext>; 2],
-    front: Option<Arc<dyn SocketFront>>,
+/// The common part of all listeners of a server.
+struct SharedContext {
+    ids: Arc<RequestIds>,
+    metrics: DoorMetrics,
+    addresses: Vec<SocketAddr>,
+}
+
+/// A listener whose sockets are bound, and whose certificate is open.
+struct BoundListener<E> {
+    spec: ListenerSpec<E>,
+    sockets: Vec<Listener>,
+    tls: Option<Arc<Tls>>,
+}
+
+impl<E> BoundListener<E> {
+    async fn bind(spec: ListenerSpec<E>) -> Result<Self, StartError> {
+        let mut sockets = Vec::with_capacity(spec.listen.len());
+        for address in &spec.listen {
+            sockets.push(Listener::bind(*address).await?);
+        }
+        let tls = match &spec.tls {
+            Some((certificate, key)) => Some(Arc::new(Tls::open(certificate, key)?)),
+            None => None,
+        };
+        Ok(Self { spec, sockets, tls })
+    }
+
+    fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.sockets.iter().map(Listener::address)
+    }
+
+    /// The addresses as URLs.
+    fn status(&self) -> impl Iterator<Item = DoorStatus> {
+        let [clear, secure] = self.spec.schemes;
+        let scheme = if self.tls.is_some() { secure } else { clear };
+        self.addresses().map(move |address| DoorStatus {
+            name: self.spec.name.to_owned(),
+            endpoint: url(scheme, address),
+        })
+    }
+
+    /// The state that the sockets share.
+    fn context(&self, shared: &SharedContext) -> Arc<ListenerContext> {
+        warn_of_few_descriptors(&self.spec);
+        Arc::new(ListenerContext {
+            name: self.spec.name,
+            limits: ArcSwap::from_pointee(possible_limits(self.spec.limits.clone())),
+            tls: self.tls.clone(),
+            ids: Arc::clone(&shared.ids),
+            metrics: shared.metrics.of(self.spec.name),
+            read_bytes_max: self.spec.read_bytes_max,
+            read_bytes_total: READ_BYTES_TOTAL,
+            slots: Slots::default(),
+        })
+    }
+
+    fn fronts(&self, store: &E, context: &ListenerContext, shared: &SharedContext) -> Fronts {
+        let context = FrontContext {
+            tls: self.tls.clone(),
+            metrics: context.metrics.clone(),
+            addresses: shared.addresses.clone(),
+        };
+        (self.spec.fronts)(store, context)
+    }
+
+    fn serve(self, context: &Arc<ListenerContext>, fronts: Fronts, stop: &Stop) {
+        for socket in self.sockets {
+            socket.serve(Arc::clone(context), fronts.clone(), stop);
+        }
+    }
+}
+
+/// The problems of certificates, and of services that the fronts depend on.
+fn troubles<'a>(
+    listeners: &[Arc<ListenerContext>],
+    fronts: impl Iterator<Item = &'a Fronts>,
 ) -> Arc<dyn Fn() -> Vec<HealthIssue> + Send + Sync> {
-    let with_tls = doors.into_iter().filter_map(|door| door.tls.clone());
+    let with_tls = listeners.iter().filter_map(|listener| listener.tls.clone());
     let certificates: Vec<_> = with_tls.collect();
+    let fronts: Vec<_> = fronts.cloned().collect();
     Arc::new(move || {
         let renewals = certificates.iter().filter_map(|tls| tls.trouble());
-        let fronts = front.iter().flat_map(|front| front.troubles());
-        renewals.chain(fronts).collect()
+        renewals
+            .chain(fronts.iter().flat_map(Fronts::troubles))
+            .collect()
     })
 }
 
 /// Has renewed certificates taken up until the doors close.
-fn watch_certificates(doors: [&Arc<ListenerContext>; 2], stop: &Stop) {
-    for tls in doors.into_iter().filter_map(|door| door.tls.clone()) {
+fn watch_certificates(listeners: &[Arc<ListenerContext>], stop: &Stop) {
+    for tls in listeners.iter().filter_map(|listener| listener.tls.clone()) {
         let stopping = stop.clone();
         stop.spawn(async move {
             tokio::select! {
@@ -304,88 +340,38 @@ fn watch_certificates(doors: [&Arc<ListenerContext>; 2], stop: &Stop) {
     }
 }
 
-async fn bind(addresses: &[SocketAddr]) -> Result<Vec<Listener>, ListenError> {
-    let mut listeners = Vec::with_capacity(addresses.len());
-    for address in addresses {
-        listeners.push(Listener::bind(*address).await?);
+/// The configured limits, with at most the connections that the kernel allows.
+fn possible_limits(limits: Limits) -> Limits {
+    Limits {
+        connections_max: connections_within(limits.connections_max),
+        ..limits
     }
-    Ok(listeners)
-}
-
-fn addresses(listeners: [&Vec<Listener>; 3]) -> Vec<SocketAddr> {
-    let all = listeners.into_iter().flatten();
-    all.map(Listener::address).collect()
-}
-
-fn open_tls(files: (&Option<PathBuf>, &Option<PathBuf>)) -> Result<Option<Arc<Tls>>, TlsError> {
-    let (Some(certificate), Some(key)) = files else {
-        return Ok(None);
-    };
-    Tls::open(certificate, key).map(Arc::new).map(Some)
 }
 
 /// Logs a warning when the kernel allows fewer connections than the configuration.
-fn tell_few_descriptors(config: &Config) {
-    let asked = [
-        ("s3.connections_max", config.s3.connections_max),
-        ("xrootd.connections_max", config.xrootd.connections_max),
-    ];
-    for (key, asked) in asked {
-        let allowed = connections_within(asked);
-        if allowed < usize::try_from(asked).unwrap_or(usize::MAX) {
-            tracing::warn!(
-                key,
-                asked,
-                allowed,
-                "fewer connections than configured: the limit of open files is low (ulimit -Hn, LimitNOFILE of systemd)"
-            );
-        }
+fn warn_of_few_descriptors<E>(spec: &ListenerSpec<E>) {
+    let asked = spec.limits.connections_max;
+    let allowed = connections_within(asked);
+    if allowed < asked {
+        let key = format!("{}.connections_max", spec.name);
+        tracing::warn!(
+            key,
+            asked,
+            allowed,
+            "fewer connections than configured: the limit of open files is low (ulimit -Hn, LimitNOFILE of systemd)"
+        );
     }
 }
 
-fn s3_limits(config: &Config) -> Limits {
-    let s3 = &config.s3;
-    Limits {
-        connections_max: connections_within(s3.connections_max),
-        unauthenticated_share: unauthenticated_share(config),
-        shared_addresses: config.shared_addresses(),
-        header_timeout: s3.header_timeout,
-        idle_timeout: s3.idle_timeout,
-        body_timeout: s3.body_timeout,
-        header_bytes_max: usize::try_from(s3.header_bytes_max.0).unwrap_or(usize::MAX),
+/// A URL that works on this machine: an unspecified address becomes loopback.
+fn url(scheme: &str, mut address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
     }
-}
-
-fn xrootd_limits(config: &Config) -> Limits {
-    let xrootd = &config.xrootd;
-    Limits {
-        connections_max: connections_within(xrootd.connections_max),
-        unauthenticated_share: unauthenticated_share(config),
-        shared_addresses: config.shared_addresses(),
-        idle_timeout: xrootd.idle_timeout,
-        body_timeout: xrootd.stall_timeout,
-        // The door has its own for these.
-        ..METRICS_LIMITS
-    }
-}
-
-fn unauthenticated_share(config: &Config) -> usize {
-    usize::try_from(config.server.unauthenticated_share).unwrap_or(usize::MAX)
-}
-
-/// URLs that work on this machine: an unspecified address becomes loopback.
-fn urls(listeners: &[Listener], scheme: &str) -> Vec<String> {
-    let url = |listener: &Listener| {
-        let mut address = listener.address();
-        if address.ip().is_unspecified() {
-            address.set_ip(match address.ip() {
-                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        format!("{scheme}://{address}")
-    };
-    listeners.iter().map(url).collect()
+    format!("{scheme}://{address}")
 }
 
 fn readiness<E: ServedStore>(stage: &AtomicU8, opened: &Mutex<Option<Arc<E>>>) -> Readiness {
@@ -436,23 +422,27 @@ impl<E: ServedStore> Running<E> {
         shown: Option<&DemoCredentials>,
     ) -> Result<(), FileError> {
         let region = self.config().s3.region;
-        let s3 = self.endpoints.s3.first().map(|endpoint| ReadyS3 {
-            endpoint: endpoint.clone(),
-            region,
-            access_key: shown.map(|shown| shown.access_key.clone()),
-            secret_key: shown.map(|shown| shown.secret_key.reveal().to_owned()),
-            bucket: shown.map(|shown| shown.bucket.clone()),
-        });
-        let metrics = self.endpoints.metrics.first();
+        let mut doors: Vec<(String, ReadyDoor)> = Vec::new();
+        for DoorStatus { name, endpoint } in &self.endpoints.doors {
+            // The first address of each door.
+            if doors.last().is_some_and(|(last, _)| last == name) {
+                continue;
+            }
+            let mut door = ReadyDoor {
+                endpoint: endpoint.clone(),
+                ..ReadyDoor::default()
+            };
+            if name == "s3" {
+                door.region = Some(region.clone());
+                door.access_key = shown.map(|shown| shown.access_key.clone());
+                door.secret_key = shown.map(|shown| shown.secret_key.reveal().to_owned());
+                door.bucket = shown.map(|shown| shown.bucket.clone());
+            }
+            doors.push((name.clone(), door));
+        }
         let ready = Ready {
             pid: std::process::id(),
-            s3,
-            xrootd: self.endpoints.xrootd.first().map(|endpoint| ReadyEndpoint {
-                endpoint: endpoint.clone(),
-            }),
-            metrics: metrics.map(|endpoint| ReadyEndpoint {
-                endpoint: endpoint.clone(),
-            }),
+            doors,
         };
         let file = ReadyFile::write(path, &ready)?;
         *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
@@ -471,10 +461,8 @@ impl<E: ServedStore> Running<E> {
     /// Applies a newly read configuration as far as that is possible without a restart, and checks
     /// the certificates. A configuration with mistakes changes nothing else.
     pub fn reload(&self, newer: Result<Config, ConfigError>, logging: &Logging) {
-        for tls in [&self.s3, &self.xrootd]
-            .into_iter()
-            .filter_map(|door| door.tls.as_ref())
-        {
+        let listeners = self.listeners.iter();
+        for tls in listeners.filter_map(|listener| listener.tls.as_ref()) {
             tls.reload_and_log();
         }
         let newer = match newer {
@@ -505,8 +493,10 @@ impl<E: ServedStore> Running<E> {
         config.s3.idle_timeout = newer.s3.idle_timeout;
         config.s3.body_timeout = newer.s3.body_timeout;
         config.s3.header_bytes_max = newer.s3.header_bytes_max;
-        self.s3.limits.store(Arc::new(s3_limits(&config)));
-        self.xrootd.limits.store(Arc::new(xrootd_limits(&config)));
+        for (spec, listener) in E::listeners(&config).into_iter().zip(&self.listeners) {
+            let limits = possible_limits(spec.limits);
+            listener.limits.store(Arc::new(limits));
+        }
     }
 
     /// Finishes running requests, refuses new ones, and closes the store.

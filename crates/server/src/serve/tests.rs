@@ -1,35 +1,31 @@
-use std::convert::Infallible;
-
 use async_trait::async_trait;
-use bytes::Bytes;
+use dewar_env::BoxFuture;
+use dewar_http_front::{AnswerBody, Arrival, HttpFront, WireBody, full_answer};
 use http::{Request, Response};
-use http_body_util::Full;
-use hyper::service::Service;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::*;
+use crate::admin::accounts::{KeyList, UserAdd};
 use crate::admin::tests::Memory;
-use crate::admin::{AdminApi, AdminClient, AdminError, Reply, Request as AdminRequest, UserAdd};
+use crate::admin::{AdminApi, AdminClient, AdminError};
 use crate::config::{Log, LogFormat, LogLevel};
-use crate::listener::RequestBody;
 
 /// Answers "hello", after a while for `/slow`.
-#[derive(Clone)]
 struct Hello;
 
-impl Service<Request<RequestBody>> for Hello {
-    type Response = Response<Full<Bytes>>;
-    type Error = Infallible;
-    type Future = dewar_env::BoxFuture<'static, Result<Self::Response, Infallible>>;
-
-    fn call(&self, request: Request<RequestBody>) -> Self::Future {
+impl HttpFront for Hello {
+    fn answer(
+        self: Arc<Self>,
+        request: Request<WireBody>,
+        _: Arrival,
+    ) -> BoxFuture<'static, Response<AnswerBody>> {
         let slow = request.uri().path() == "/slow";
         Box::pin(async move {
             if slow {
                 tokio::time::sleep(Duration::from_millis(300)).await;
             }
-            Ok(Response::new(Full::new(Bytes::from_static(b"hello"))))
+            full_answer("hello".into())
         })
     }
 }
@@ -44,10 +40,9 @@ struct FakeEngine {
 
 #[async_trait]
 impl ServedStore for FakeEngine {
-    type S3 = Hello;
-
-    fn s3(&self) -> Hello {
-        Hello
+    fn listeners(config: &Config) -> Vec<ListenerSpec<Self>> {
+        let hello = |_: &Self, _| Fronts::Http(vec![("/", Arc::new(Hello) as _)]);
+        vec![s3_listener(config, hello), xrootd_listener(config, hello)]
     }
 
     fn admin(&self, doors: Doors) -> Arc<dyn AdminApi> {
@@ -151,17 +146,17 @@ async fn serves_says_so_and_leaves_nothing_behind() {
     let text = std::fs::read_to_string(&ready).expect("reads");
     let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(json["pid"], std::process::id());
-    assert_eq!(json["s3"]["endpoint"], endpoints.s3[0].as_str());
-    assert_eq!(json["metrics"]["endpoint"], endpoints.metrics[0].as_str());
+    assert_eq!(json["s3"]["endpoint"], endpoints.first("s3"));
+    assert_eq!(json["metrics"]["endpoint"], endpoints.first("metrics"));
     assert!(json["s3"].get("secret_key").is_none());
 
-    assert!(get(&endpoints.s3[0], "/").await.ends_with("hello"));
+    assert!(get(endpoints.first("s3"), "/").await.ends_with("hello"));
     assert!(
-        get(&endpoints.metrics[0], "/ready")
+        get(endpoints.first("metrics"), "/ready")
             .await
             .ends_with("ready\n")
     );
-    let metrics = get(&endpoints.metrics[0], "/metrics").await;
+    let metrics = get(endpoints.first("metrics"), "/metrics").await;
     assert!(
         metrics.contains("dewar_connections_accepted_total{door=\"s3\"} 1"),
         "{metrics}"
@@ -170,11 +165,11 @@ async fn serves_says_so_and_leaves_nothing_behind() {
         .await
         .expect("connects")
         .expect("there");
-    let add = AdminRequest::UserAdd(UserAdd {
+    let add = UserAdd {
         name: "alice".to_owned(),
         ..UserAdd::default()
-    });
-    assert!(matches!(client.ask(&add).await, Ok(Reply::User(_))));
+    };
+    client.ask(&add).await.expect("added");
 
     // A second server on the same state folder is refused, whatever its ports.
     let second = start(config(dir.path()), &opener, &Env::real())
@@ -258,7 +253,7 @@ async fn a_stop_lets_a_running_request_finish_before_the_store_closes() {
     let running = start(config(dir.path()), &opener, &Env::real())
         .await
         .expect("starts");
-    let endpoint = running.endpoints().s3[0].clone();
+    let endpoint = running.endpoints().first("s3").to_owned();
     let events = Arc::clone(&opener.events);
     let asked = tokio::spawn(async move {
         let answer = get(&endpoint, "/slow").await;
@@ -288,7 +283,7 @@ async fn a_reload_takes_up_what_is_live_and_nothing_else() {
     assert_eq!(now.s3.connections_max, 1);
     assert_eq!(now.server.graceful_stop_timeout, Duration::from_secs(1));
     assert_eq!(now.s3.region, "us-east-1", "needs a restart");
-    assert_eq!(running.s3.limits.load().connections_max, 1);
+    assert_eq!(running.listeners[0].limits.load().connections_max, 1);
 
     let broken = Config::parse("[s3]\nconnections_max = 0", Path::new("x"));
     running.reload(broken, &logging());
@@ -330,9 +325,12 @@ async fn every_live_key_is_taken_up() {
     assert_eq!(changed, sorted, "this test changes every live key");
     running.reload(Ok(newer.clone()), &logging());
     assert!(running.config().changed(&newer).is_empty());
-    assert_eq!(*running.s3.limits.load_full(), s3_limits(&newer));
-    assert_eq!(*running.xrootd.limits.load_full(), xrootd_limits(&newer));
-    assert_eq!(running.xrootd.limits.load().shared_addresses.len(), 1);
+    let specs = FakeEngine::listeners(&newer).into_iter();
+    for (spec, listener) in specs.zip(&running.listeners) {
+        let limits = possible_limits(spec.limits);
+        assert_eq!(*listener.limits.load_full(), limits, "{}", spec.name);
+    }
+    assert_eq!(running.listeners[1].limits.load().shared_addresses.len(), 1);
     running.stop().await;
 }
 
@@ -350,8 +348,8 @@ async fn administrators_are_told_the_ports_that_the_system_chose() {
         of_name.map(|door| door.endpoint.clone()).collect()
     };
     let endpoints = running.endpoints();
-    assert_eq!(told("s3"), endpoints.s3);
-    assert_eq!(told("metrics"), endpoints.metrics);
+    assert_eq!(told("s3"), endpoints.of("s3"));
+    assert_eq!(told("metrics"), endpoints.of("metrics"));
     assert!(!doors.is_empty() && !doors.iter().any(|door| door.endpoint.ends_with(":0")));
     running.stop().await;
 }
@@ -379,7 +377,10 @@ async fn a_demo_is_filled_once_and_found_again() {
         let keys = running
             .engine()
             .admin(Doors::default())
-            .key_list(Some("demo"), None)
+            .ask(KeyList {
+                user: Some("demo".to_owned()),
+                after: None,
+            })
             .await
             .expect("keys");
         assert_eq!(keys.items.len(), 1);

@@ -2,29 +2,30 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::MasterKeyId;
+use dewar_disks::RebuildSource;
 use dewar_env::disk::real::{RealDisk, RealDiskConfig};
-use dewar_env::{Disk, DiskErrorKind};
+use dewar_env::{Disk, DiskErrorKind, Env, WorkProgress};
+use dewar_store::Store;
 use dewar_store::engine::{
     self, BackupPlan, BackupReport, Backups, Diagnosis, JournalCondition, JournalTail, Rebuild,
     RebuildMethod, RebuildOutcome, RebuildReport, Restore, RestoreReport,
 };
 use dewar_store::salvage::{KEPT_BUCKET, KEPT_USER, SalvageReport, SalvageTotals};
-use dewar_store::{RebuildSource, Store};
 use dewar_types::{Error, ErrorKind};
 use parking_lot::Mutex;
 
-use super::admin::rfc3339;
 use super::rebuild_report::{RebuildAttempt, RebuildCommand, RebuildOptions, forget_ended};
 use super::{OpenContext, OpenStore, pool_state_file};
-use crate::admin::{
-    AdminError, BackupInfo, BackupTakenInfo, BlobsInfo, CatalogInfo, Failure, RebuildRequest,
-    RestoreRequest,
+use crate::admin::catalog::{
+    BackupInfo, BackupTakenInfo, BlobsInfo, CatalogInfo, RebuildRequest, RestoreRequest,
 };
+use crate::admin::progress::{Progress, ProgressUnit};
+use crate::admin::time_text::rfc3339;
+use crate::admin::{AdminError, Failure, Result};
 use crate::config::Config;
 use crate::engine::Purpose;
 use crate::listener::BoxError;
@@ -60,10 +61,9 @@ const UNKNOWN_SINCE: [&str; 8] = [
     "whether an upload begun since had been completed, and with which of its parts",
 ];
 
-type Result<T> = std::result::Result<T, AdminError>;
-
 /// Takes backups, one at a time.
-pub(super) struct BackupAdmin {
+pub(crate) struct BackupAdmin {
+    env: Env,
     backups: Backups,
     store: Store,
     config: Config,
@@ -71,13 +71,16 @@ pub(super) struct BackupAdmin {
 }
 
 struct RunningBackup {
-    copied: Arc<AtomicU64>,
+    target: String,
+    started: String,
+    progress: Arc<WorkProgress>,
     outcome: Option<Result<BackupTakenInfo>>,
 }
 
 impl BackupAdmin {
-    pub(super) fn new(backups: Backups, store: Store, config: &Config) -> Self {
+    pub(super) fn new(env: &Env, backups: Backups, store: Store, config: &Config) -> Self {
         Self {
+            env: env.clone(),
             backups,
             store,
             config: config.clone(),
@@ -85,7 +88,7 @@ impl BackupAdmin {
         }
     }
 
-    pub(super) async fn start(&self, target: &str, keep: u32) -> Result<()> {
+    pub(crate) async fn start(&self, target: &str, keep: u32) -> Result<()> {
         let disk = folder(Path::new(target)).await?;
         let mut plan = BackupPlan {
             files: Vec::new(),
@@ -100,7 +103,7 @@ impl BackupAdmin {
             plan.files
                 .push(("pool.json".to_owned(), Bytes::from(content)));
         }
-        let copied = Arc::new(AtomicU64::new(0));
+        let progress = Arc::<WorkProgress>::default();
         {
             let mut last = self.last.lock();
             if last.as_ref().is_some_and(|taking| taking.outcome.is_none()) {
@@ -110,13 +113,15 @@ impl BackupAdmin {
                 ));
             }
             *last = Some(RunningBackup {
-                copied: Arc::clone(&copied),
+                target: target.to_owned(),
+                started: rfc3339(self.env.clock.now()),
+                progress: Arc::clone(&progress),
                 outcome: None,
             });
         }
         let (backups, last) = (self.backups.clone(), Arc::clone(&self.last));
         tokio::spawn(async move {
-            let taken = backups.take(&disk, &plan, &copied).await;
+            let taken = backups.take(&disk, &plan, &progress).await;
             let outcome = match taken {
                 Ok(report) => Ok(taken_info(report)),
                 Err(error) => {
@@ -131,7 +136,7 @@ impl BackupAdmin {
         Ok(())
     }
 
-    pub(super) fn status(&self) -> BackupInfo {
+    pub(crate) fn status(&self) -> BackupInfo {
         let last = self.last.lock();
         let Some(taking) = &*last else {
             return BackupInfo::default();
@@ -141,11 +146,18 @@ impl BackupAdmin {
             Some(Err(error)) => (None, Some(error.message.clone())),
             None => (None, None),
         };
+        let running = taking.outcome.is_none();
+        let progress = || {
+            let what = format!("backup to {}", taking.target);
+            let (unit, started) = (ProgressUnit::Bytes, taking.started.clone());
+            Progress::of(what, unit, started, &taking.progress)
+        };
         BackupInfo {
-            running: taking.outcome.is_none(),
-            copied_bytes: taking.copied.load(Ordering::Relaxed),
+            running,
+            copied_bytes: taking.progress.done(),
             taken,
             error,
+            progress: running.then(progress),
         }
     }
 }
@@ -231,6 +243,7 @@ impl OpenStore {
             places: true,
             report: wish.report,
             master: Arc::clone(&master),
+            progress: wish.progress,
         };
         let mut attempt = RebuildAttempt::open(config, clock, RebuildCommand::Rebuild, asked)?;
         let how = Rebuild {
@@ -267,6 +280,7 @@ impl OpenStore {
             places: wish.salvage,
             report: wish.report,
             master: Arc::clone(&master),
+            progress: wish.progress,
         };
         let mut attempt = RebuildAttempt::open(config, &*self.env.clock, command, asked)?;
         let how = Restore {

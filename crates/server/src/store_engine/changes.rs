@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_data::pool::{FolderProbe, inspect};
+use dewar_disks::pool::{FolderProbe, inspect};
+use dewar_disks::upkeep::{Decision, Holdings};
 use dewar_env::{Disk, DiskState};
 use dewar_store::Store;
 use dewar_store::engine::{DiskRefusal, Folder, FolderContent, LiveFolders, Membership};
-use dewar_store::upkeep::{Decision, Holdings};
 use dewar_types::{DiskId, Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -24,14 +24,11 @@ use tokio::time::Instant;
 use super::disks::{ConfiguredFolders, open};
 use super::pool_state_file::PoolStateFile;
 use super::upkeep::why_read_only;
-use crate::admin::{
-    AdminError, DiskAdded, DiskReadmitted, DiskRemoved, Failure, RemainingFilesInfo,
-};
+use crate::admin::disks::{DiskAdded, DiskReadmitted, DiskRemoved, RemainingFilesInfo};
+use crate::admin::{AdminError, Failure, Result};
 use crate::cli::{SETTLE, UNSETTLED, amount};
 use crate::config::Config;
 use crate::config::check::{Severity, findings};
-
-type Result<T> = std::result::Result<T, AdminError>;
 
 /// Fewest digits of an id that name a disk. A shorter text is a number.
 pub(super) const ID_DIGITS_MIN: usize = 4;
@@ -44,7 +41,7 @@ const HELD_FRESH: Duration = Duration::from_secs(20);
 
 /// The parts that know about disks.
 #[derive(Clone)]
-pub(super) struct DiskChanges {
+pub(crate) struct DiskChanges {
     pub(super) config: Config,
     pub(super) store: Store,
     pub(super) membership: Arc<Membership>,
@@ -57,7 +54,7 @@ pub(super) struct DiskChanges {
 
 impl DiskChanges {
     /// Makes a folder a disk of the pool. If another disk is named, it is replaced.
-    pub(super) async fn add(
+    pub(crate) async fn add(
         &self,
         folder: &str,
         replaces: Option<&str>,
@@ -113,7 +110,7 @@ impl DiskChanges {
         }
         let pool = match (pool, old) {
             // Where nothing on it is known any more.
-            (None, Some(old)) if self.store.pool_of_disk(old).await?.is_none() => {
+            (None, Some(old)) if self.store.disks().pool_of_disk(old).await?.is_none() => {
                 self.roster.pool_of(old)
             }
             (pool, _) => pool,
@@ -162,7 +159,7 @@ impl DiskChanges {
 
     /// Refuses a second replacement for a disk that another one is replacing already.
     fn check_single(&self, old: DiskId, folder: &Path) -> Result<()> {
-        if self.store.decision(old) != Some(Decision::Replace) {
+        if self.store.disks().decision(old) != Some(Decision::Replace) {
             return Ok(());
         }
         let (mut taking, mut goes_on) = (None, false);
@@ -270,7 +267,7 @@ impl DiskChanges {
     }
 
     /// Removes a disk, or forgets a folder that never had one.
-    pub(super) async fn remove(&self, named: &str) -> Result<DiskRemoved> {
+    pub(crate) async fn remove(&self, named: &str) -> Result<DiskRemoved> {
         let found = self.find(named).await;
         if let Err(error) = &found
             && error.kind == Failure::NotFound
@@ -290,7 +287,7 @@ impl DiskChanges {
         let (changes, id) = (self.clone(), found?);
         self.check_settled(Some(id)).await?;
         in_background(async move {
-            let lines = changes.store.disk_lines().await?;
+            let lines = changes.store.disks().disk_lines().await?;
             let line = lines.iter().find(|line| line.disk == id);
             let removed = changes.membership.remove(id).await;
             changes.note()?;
@@ -320,7 +317,7 @@ impl DiskChanges {
     }
 
     /// Takes a removed disk back.
-    pub(super) async fn readmit(&self, named: &str) -> Result<DiskReadmitted> {
+    pub(crate) async fn readmit(&self, named: &str) -> Result<DiskReadmitted> {
         let folder = match Path::new(named).is_dir() {
             true => self.known_as(Path::new(named)),
             false => {
@@ -448,7 +445,7 @@ impl DiskChanges {
     /// The content of a removed disk.
     async fn holds(&self, id: DiskId, disk: &dyn Disk) -> Result<RemainingFilesInfo> {
         let unsettled = self.store.rebuilt().await?.is_some();
-        let found = self.store.holdings(id, disk).await?;
+        let found = self.store.disks().holdings(id, disk).await?;
         Ok(held_info(found, unsettled))
     }
 
@@ -517,10 +514,10 @@ impl DiskChanges {
         id: Option<DiskId>,
         state: &'static str,
     ) -> &'static str {
-        match id.and_then(|id| self.store.decision(id)) {
+        match id.and_then(|id| self.store.disks().decision(id)) {
             Some(Decision::Replace) if folder.refused.is_none() => "replacing",
             Some(Decision::Drain) if state == "online" => "draining",
-            _ if state == "online" && id.is_some_and(|id| self.store.is_returning(id)) => {
+            _ if state == "online" && id.is_some_and(|id| self.store.disks().is_returning(id)) => {
                 "returning"
             }
             _ => state,
@@ -547,7 +544,7 @@ impl DiskChanges {
     }
 
     /// The disk with this folder, number, id or beginning of an id.
-    pub(super) async fn find(&self, named: &str) -> Result<DiskId> {
+    pub(crate) async fn find(&self, named: &str) -> Result<DiskId> {
         let wanted = match named.trim_end_matches('/') {
             "" => named,
             wanted => wanted,
@@ -570,7 +567,14 @@ impl DiskChanges {
         }
         let id = wanted.to_ascii_lowercase();
         let mut known: std::collections::BTreeSet<DiskId> = self.membership.removed();
-        known.extend(self.store.disk_lines().await?.iter().map(|line| line.disk));
+        known.extend(
+            self.store
+                .disks()
+                .disk_lines()
+                .await?
+                .iter()
+                .map(|line| line.disk),
+        );
         known.extend(self.roster.numbers().keys());
         let mut found = known
             .into_iter()

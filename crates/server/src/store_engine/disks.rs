@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_data::pool::IDENTITY_FILE;
+use dewar_disks::pool::IDENTITY_FILE;
 use dewar_env::disk::real::{RealDisk, RealDiskConfig};
 use dewar_env::{BoxFuture, Disk};
 use dewar_store::engine::{DiskObserver, Folder, Folders};

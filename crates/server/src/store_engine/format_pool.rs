@@ -6,7 +6,7 @@
 //! disks. So an unmounted mount point never receives data.
 
 use dewar_auth::{MasterKeyId, MasterKeys};
-use dewar_data::pool::DewarId;
+use dewar_disks::pool::DewarId;
 use dewar_env::Env;
 use dewar_store::engine::{Engine, EngineConfig, Folder, FolderContent, Folders};
 use dewar_types::{Error, ErrorKind, Result};

@@ -12,20 +12,19 @@ use dewar_env::Env;
 use dewar_store::Store;
 use dewar_types::Timestamp;
 
-use super::admin::rfc3339;
 use super::pool_state_file::PoolStateFile;
-use crate::admin::{AdminError, Failure, KeyFileReply, KeyFileRequest, MasterKeyInfo};
+use crate::admin::key_file::MasterKeyInfo;
+use crate::admin::time_text::rfc3339;
+use crate::admin::{AdminError, Failure, Result};
 use crate::config::Config;
 use crate::master_key;
-
-type Result<T> = std::result::Result<T, AdminError>;
 
 /// No session and no macaroon lasts longer.
 const SESSIONS_END: Duration = Duration::from_secs(24 * 3600);
 
 /// Changes the master key file, one change at a time.
 #[derive(Clone)]
-pub(super) struct KeyFile {
+pub(crate) struct KeyFile {
     env: Env,
     store: Store,
     path: std::path::PathBuf,
@@ -64,28 +63,8 @@ impl KeyFile {
         }
     }
 
-    pub(super) async fn answer(&self, request: KeyFileRequest) -> Result<KeyFileReply> {
-        // What has begun is ended, even when whoever asked goes away.
-        let this = self.clone();
-        let work = tokio::spawn(async move {
-            let _turn = this.turn.lock().await;
-            match request {
-                KeyFileRequest::List {} => {}
-                KeyFileRequest::Rotate {} => this.rotate().await?,
-                KeyFileRequest::Retire { id, end_sessions } => {
-                    this.retire(&id, end_sessions).await?;
-                }
-                KeyFileRequest::Export { recipients } => {
-                    return this.export(&recipients).map(KeyFileReply::Exported);
-                }
-            }
-            this.list().await.map(KeyFileReply::Keys)
-        });
-        work.await
-            .map_err(|error| refused(Failure::Internal, error.to_string()))?
-    }
-
-    async fn list(&self) -> Result<Vec<MasterKeyInfo>> {
+    /// The keys in the file.
+    pub(crate) async fn list(&self) -> Result<Vec<MasterKeyInfo>> {
         let infos = self.store.master_key_infos().await?;
         let info = |info: dewar_store::MasterKeyInfo| {
             let state = match (info.replaced, info.done) {
@@ -104,7 +83,9 @@ impl KeyFile {
         Ok(infos.into_iter().map(info).collect())
     }
 
-    async fn rotate(&self) -> Result<()> {
+    /// Makes a new current key. Its caller must be a task that outlives the administrator's connection.
+    pub(crate) async fn rotate(&self) -> Result<()> {
+        let _turn = self.turn.lock().await;
         let keys = self.store.master_keys();
         let next = keys
             .with_new(&*self.env.rng)
@@ -124,7 +105,9 @@ impl KeyFile {
         Ok(self.roster.note_master_key(next.current())?)
     }
 
-    async fn retire(&self, id: &str, end_sessions: bool) -> Result<()> {
+    /// Takes a key that was replaced out of the file.
+    pub(crate) async fn retire(&self, id: &str, end_sessions: bool) -> Result<()> {
+        let _turn = self.turn.lock().await;
         let unknown = || refused(Failure::NotFound, format!("there is no master key {id}"));
         let wanted: MasterKeyId = id.parse().map_err(|_| unknown())?;
         let infos = self.store.master_key_infos().await?;
@@ -166,7 +149,8 @@ impl KeyFile {
         Ok(())
     }
 
-    fn export(&self, recipients: &[String]) -> Result<String> {
+    /// The file, encrypted to each of the recipients.
+    pub(crate) fn export(&self, recipients: &[String]) -> Result<String> {
         let invalid = |error: dewar_auth::AgeError| refused(Failure::Invalid, error.to_string());
         let parsed: std::result::Result<Vec<AgeRecipient>, _> =
             recipients.iter().map(|text| text.trim().parse()).collect();

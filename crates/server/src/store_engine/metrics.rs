@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use dewar_data::pool::Pool;
+use dewar_disks::pool::Pool;
+use dewar_disks::upkeep::Ledger;
+use dewar_env::worker::{WorkerRegistry, WorkerState};
 use dewar_journal::Journal;
+use dewar_store::LedgerDepth;
 use dewar_store::Store;
 use dewar_store::engine::Engine;
-use dewar_store::upkeep::{Ledger, LedgerDepth};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -25,6 +27,7 @@ use tokio::time::Instant;
 
 use super::changes::DiskChanges;
 use super::pools::PoolFigures;
+use super::usage_metrics::UsageMetrics;
 use crate::audit::AuditLog;
 use crate::metrics::Metrics;
 
@@ -44,10 +47,15 @@ pub(super) fn register(
         pool: Arc::clone(engine.pool()),
         changes: changes.clone(),
         audit: Arc::clone(audit),
+        workers: Arc::clone(engine.workers()),
         ledger: Arc::default(),
         runtime: Handle::current(),
     };
-    metrics.register(|registry| registry.register_collector(Box::new(figures)));
+    let usage = UsageMetrics::new(engine.store(), changes);
+    metrics.register(|registry| {
+        registry.register_collector(Box::new(figures));
+        registry.register_collector(Box::new(usage));
+    });
 }
 
 struct Figures {
@@ -56,6 +64,7 @@ struct Figures {
     pool: Arc<Pool>,
     changes: DiskChanges,
     audit: Arc<AuditLog>,
+    workers: Arc<WorkerRegistry>,
     ledger: Arc<Mutex<CountedLedger>>,
     runtime: Handle,
 }
@@ -75,10 +84,10 @@ impl std::fmt::Debug for Figures {
 }
 
 /// Writes single figures and families of them.
-struct MetricsWriter<'a>(DescriptorEncoder<'a>);
+pub(super) struct MetricsWriter<'a>(pub(super) DescriptorEncoder<'a>);
 
 impl MetricsWriter<'_> {
-    fn gauge(&mut self, name: &str, help: &str, value: i64) -> Result {
+    pub(super) fn gauge(&mut self, name: &str, help: &str, value: i64) -> Result {
         let metric = self
             .0
             .encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -93,7 +102,7 @@ impl MetricsWriter<'_> {
     }
 
     /// A gauge for each of `values`, distinguished by labels.
-    fn gauges<const N: usize>(
+    pub(super) fn gauges<const N: usize>(
         &mut self,
         name: &str,
         help: &str,
@@ -133,7 +142,7 @@ impl MetricsWriter<'_> {
     }
 }
 
-fn signed(value: impl TryInto<i64>) -> i64 {
+pub(super) fn signed(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }
 
@@ -232,7 +241,7 @@ impl Figures {
                 })
             }),
         )?;
-        let unverified = self.store.unverified();
+        let unverified = self.store.disks().unverified();
         let members = self.pool.members().map(|member| {
             let labels = [("disk", member.disk.label().to_owned())];
             (labels, i64::from(unverified.contains(&member.id)))
@@ -306,7 +315,7 @@ impl Figures {
         page.gauge(
             "catalog_margin",
             "Disks that may be lost without losing the catalog: the lower one of journal and index",
-            i64::from(self.store.catalog_margin()),
+            i64::from(self.store.disks().catalog_margin()),
         )?;
         page.gauge(
             "journal_unacknowledged_bytes",
@@ -342,7 +351,7 @@ impl Figures {
     }
 
     fn upkeep(&self, page: &mut MetricsWriter<'_>) -> Result {
-        let repair = self.store.repair_status();
+        let repair = self.store.disks().repair_status();
         page.gauge(
             "repair_waiting_blobs",
             "Blobs found in need of repair by the last look at all, and repairable",
@@ -366,6 +375,7 @@ impl Figures {
         )?;
         let scrubs: Vec<_> = self
             .store
+            .disks()
             .scrub_status()
             .into_iter()
             .filter_map(|(id, status)| {
@@ -380,7 +390,7 @@ impl Figures {
                 .iter()
                 .map(|(disk, status)| ([("disk", disk.clone())], status.bad)),
         )?;
-        let rot = self.store.rot_since_start();
+        let rot = self.store.disks().rot_since_start();
         page.counters(
             "disk_rot_found",
             "Shards that scrub or a deep check found bad",
@@ -405,6 +415,31 @@ impl Figures {
                 let (_, ended) = status.last?;
                 Some(([("disk", disk.clone())], signed(ended.0 / 1_000_000_000)))
             }),
+        )
+    }
+
+    fn workers(&self, page: &mut MetricsWriter<'_>) -> Result {
+        let reports = self.workers.reports();
+        page.gauges(
+            "worker_state",
+            "1 for the state that a background worker is in, 0 for the others",
+            None,
+            reports.iter().flat_map(|report| {
+                WorkerState::ALL.map(|each| {
+                    let labels = [
+                        ("worker", report.name.to_owned()),
+                        ("state", each.name().to_owned()),
+                    ];
+                    (labels, i64::from(report.state == each))
+                })
+            }),
+        )?;
+        page.counters(
+            "worker_errors",
+            "Steps of a background worker that failed; they are tried again",
+            reports
+                .iter()
+                .map(|report| ([("worker", report.name.to_owned())], report.errors)),
         )
     }
 
@@ -471,6 +506,7 @@ impl Collector for Figures {
         self.audit(&mut page)?;
         self.blobs(&mut page)?;
         self.upkeep(&mut page)?;
+        self.workers(&mut page)?;
         self.ledger(&mut page)
     }
 }

@@ -6,28 +6,21 @@
 //! start: every configured folder exists and is blank, and the state folder has no record of a pool
 //! ([`format_pool`]).
 
-mod admin;
 mod catalog;
 mod changes;
 mod disks;
-mod federation;
 mod format_pool;
-mod identity;
 mod key_file;
 mod metrics;
 pub(crate) mod pool_state_file;
 mod pools;
-mod quota;
 mod rebuild_report;
 mod replace_lost_disk;
-mod s3;
-mod share;
 mod space;
 mod upkeep;
-mod uploads;
+mod usage_metrics;
 mod xrootd;
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -35,36 +28,39 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dewar_auth::{Caller, MasterKeys, Ownership};
-use dewar_data::pool::DewarId;
+use dewar_disks::pool::DewarId;
+use dewar_disks::upkeep::UpkeepConfig;
 use dewar_env::Env;
+use dewar_iam::AccountLimits;
+use dewar_iam::FederationConfig;
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
-use dewar_store::FederationConfig;
 use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, BackgroundWork, EngineConfig, Folders, LiveFolders};
 use dewar_store::lifecycle::LifecycleConfig;
-use dewar_store::upkeep::UpkeepConfig;
-use dewar_store::{AccountLimits, DigestLimits, ListingConfig, Store};
+use dewar_store::{DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
 
-use changes::DiskChanges;
-use key_file::KeyFile;
 use pool_state_file::PoolStateFile;
 
-use crate::admin::{
-    AdminApi, AdminError, CatalogInfo, DiskInfo, RebuildRequest, RestoreRequest, done_here,
-};
+use crate::admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
+use crate::admin::disks::DiskInfo;
+use crate::admin::{AdminApi, AdminContext, AdminError, done_here};
 use crate::audit::{AuditConfig, AuditLog, AuditRates};
 use crate::cli::confirm_loss;
 use crate::config::Config;
 use crate::engine::{Doors, OpenEngine, Purpose, ServedStore};
 use crate::issuers::WebKeys;
-use crate::listener::{BoxError, ListenerMetrics, SocketFront};
+use crate::listener::{BoxError, Fronts, ListenerSpec};
 use crate::master_key::{self, PoolKey};
 use crate::metrics::{Metrics, Readiness};
-use crate::tls::Tls;
+use crate::serve::{s3_listener, xrootd_listener};
 
-pub use s3::S3Front;
+pub(crate) use catalog::BackupAdmin;
+pub(crate) use changes::DiskChanges;
+pub(crate) use key_file::KeyFile;
+pub(crate) use pools::PoolFigures;
+pub(crate) use upkeep::UpkeepAdmin;
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
@@ -82,7 +78,7 @@ pub struct StoreEngine {
     key_file: KeyFile,
     engine: engine::Engine,
     changes: DiskChanges,
-    front: S3Front,
+    s3: Arc<dewar_s3::Door>,
     web_keys: WebKeys,
     audit: Arc<AuditLog>,
     /// Third-party copies that are under way.
@@ -147,6 +143,7 @@ impl OpenStore {
                 scrub_idle: config.upkeep.scrub_rate_idle.0,
                 scrub_every: config.upkeep.scrub_interval,
                 out_after: config.upkeep.rebuild_after,
+                ..UpkeepConfig::default()
             },
             lifecycle: LifecycleConfig {
                 day: config.lifecycle.day,
@@ -245,7 +242,10 @@ impl OpenEngine for OpenStore {
         limit_accounts(engine.store(), &config.accounts);
         limit_logins(engine.store(), config);
         let audit = Arc::new(AuditLog::open(audit_config(config), env)?);
-        engine.store().set_audit_sink(Arc::clone(&audit) as _);
+        engine
+            .store()
+            .authorizer()
+            .set_sink(Arc::clone(&audit) as _);
         if purpose.serves() {
             rebuild_report::forget_ended(config, false)?;
             let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
@@ -254,14 +254,11 @@ impl OpenEngine for OpenStore {
                 format!("version {version}, process {process}"),
             );
         }
-        let front = S3Front::new(
-            engine.store().clone(),
-            env.clone(),
-            DoorConfig {
-                region: config.s3.region.clone(),
-                domains: config.s3.domains.clone(),
-            },
-        );
+        let s3 = DoorConfig {
+            region: config.s3.region.clone(),
+            domains: config.s3.domains.clone(),
+        };
+        let s3 = Arc::new(dewar_s3::Door::new(engine.store().clone(), env.clone(), s3));
         let folders = LiveFolders::new(ground.folders, &engine);
         let configured = Arc::new(disks::ConfiguredFolders::new(config));
         if purpose.serves() {
@@ -298,7 +295,7 @@ impl OpenEngine for OpenStore {
             key_file,
             engine,
             changes,
-            front,
+            s3,
             web_keys,
             audit,
             copies: Arc::default(),
@@ -469,43 +466,44 @@ fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
 
 #[async_trait]
 impl ServedStore for StoreEngine {
-    type S3 = S3Front;
-
-    fn s3(&self) -> S3Front {
-        self.front.clone()
-    }
-
-    fn xrootd(
-        &self,
-        tls: Option<Arc<Tls>>,
-        metrics: ListenerMetrics,
-        listeners: Vec<SocketAddr>,
-    ) -> Option<Arc<dyn SocketFront>> {
-        let store = self.engine.store().clone();
-        Some(xrootd::front(
-            store,
-            self.env.clone(),
-            &self.config.xrootd,
-            tls,
-            metrics,
-            (Arc::clone(&self.copies), listeners),
-        ))
+    fn listeners(config: &Config) -> Vec<ListenerSpec<Self>> {
+        vec![
+            s3_listener(config, |engine, _| {
+                Fronts::Http(vec![("/", Arc::clone(&engine.s3) as _)])
+            }),
+            xrootd_listener(config, |engine, context| {
+                Fronts::Socket(xrootd::front(
+                    engine.engine.store().clone(),
+                    engine.env.clone(),
+                    &engine.config.xrootd,
+                    context,
+                    Arc::clone(&engine.copies),
+                ))
+            }),
+        ]
     }
 
     fn admin(&self, doors: Doors) -> Arc<dyn AdminApi> {
-        Arc::new(admin::StoreAdmin::new(
-            self.env.clone(),
-            &self.config,
-            self.key_file.clone(),
-            &self.engine,
-            self.changes.clone(),
-            admin::AdminDeps {
-                web_keys: self.web_keys.clone(),
-                audit: Arc::clone(&self.audit),
-                copies: Arc::clone(&self.copies),
-                doors,
-            },
-        ))
+        let (engine, changes) = (&self.engine, self.changes.clone());
+        let (store, pool) = (engine.store().clone(), Arc::clone(engine.pool()));
+        Arc::new(AdminContext {
+            env: self.env.clone(),
+            started: self.env.clock.elapsed(),
+            zone: self.config.server.zone,
+            region: self.config.s3.region.clone(),
+            copies: Arc::clone(&self.copies),
+            doors,
+            upkeep: UpkeepAdmin::new(&self.env, store.clone(), Arc::clone(&pool), changes.clone()),
+            backups: BackupAdmin::new(&self.env, engine.backups(), store.clone(), &self.config),
+            store,
+            pool,
+            journal: engine.journal().clone(),
+            changes,
+            key_file: self.key_file.clone(),
+            web_keys: self.web_keys.clone(),
+            audit: Arc::clone(&self.audit),
+            workers: Arc::clone(engine.workers()),
+        })
     }
 
     fn readiness(&self) -> Readiness {

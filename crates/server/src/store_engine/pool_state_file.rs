@@ -16,7 +16,7 @@ use dewar_types::{DiskId, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::admin::DiskInfo;
+use crate::admin::disks::DiskInfo;
 use crate::config::Config;
 use crate::ready::replace_private_file;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dewar_data::pool::Pool;
+use dewar_disks::pool::Pool;
 use dewar_journal::{Journal, JournalState};
 use dewar_types::{Layout, Result};
 
@@ -10,34 +10,34 @@ use super::changes::DiskChanges;
 
 /// A pool among all of them.
 #[derive(Debug)]
-pub(super) struct PoolFigures {
-    pub(super) name: String,
+pub(crate) struct PoolFigures {
+    pub(crate) name: String,
     /// Of new objects while every disk is there.
-    pub(super) layout: Layout,
+    pub(crate) layout: Layout,
     /// That of an object that came now, or why none would be taken.
-    pub(super) now: Result<Layout>,
+    pub(crate) now: Result<Layout>,
     /// Whether a new object would be taken, by the catalog too.
-    pub(super) writable: bool,
+    pub(crate) writable: bool,
     /// Disks that may still fail for data that was written to all of them; negative if too many are
     /// absent.
-    pub(super) margin: i64,
+    pub(crate) margin: i64,
     /// Its disks that can be written.
-    pub(super) live: usize,
+    pub(crate) live: usize,
     /// Bytes of its disks, parity included. Folders on one device each count the whole device.
-    pub(super) total_bytes: u64,
+    pub(crate) total_bytes: u64,
     /// Free bytes of these.
-    pub(super) available_bytes: u64,
+    pub(crate) available_bytes: u64,
 }
 
 impl DiskChanges {
     /// The name of a pool.
-    pub(super) fn pool_name(&self, number: u16) -> String {
+    pub(crate) fn pool_name(&self, number: u16) -> String {
         let known = self.config.pool_name(number);
         known.unwrap_or_else(|| number.to_string())
     }
 
     /// All pools, the main one first.
-    pub(super) fn pools(&self, pool: &Pool, journal: &Journal) -> Vec<PoolFigures> {
+    pub(crate) fn pools(&self, pool: &Pool, journal: &Journal) -> Vec<PoolFigures> {
         let main = pool.number();
         let mut layouts: Vec<(u16, Layout)> = pool.layouts().collect();
         layouts.sort_by_key(|(number, _)| (*number != main, self.pool_name(*number)));

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dewar_auth::MasterKeys;
-use dewar_env::Clock;
+use dewar_env::{Clock, WorkProgress};
 use dewar_store::engine::{ProgressReporter, RebuildOutcome};
 use dewar_store::salvage::Finding;
 use dewar_types::{BlobId, Error, ErrorKind, Result};
@@ -30,7 +30,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::catalog::{add_kept, rebuilt_info, restored_info};
-use crate::admin::{BlobsInfo, CatalogInfo};
+use crate::admin::catalog::{BlobsInfo, CatalogInfo};
+use crate::admin::time_text::rfc3339;
 use crate::config::Config;
 use crate::listener::BoxError;
 use crate::ready::replace_private_file;
@@ -73,6 +74,8 @@ pub(super) struct RebuildOptions {
     pub(super) report: Option<PathBuf>,
     /// The keys that this server has.
     pub(super) master: Arc<MasterKeys>,
+    /// Counts the blobs that were inspected, and those of which something is lost.
+    pub(super) progress: Arc<WorkProgress>,
 }
 
 /// See the module.
@@ -133,7 +136,7 @@ impl RebuildAttempt {
             state,
             command,
             asked,
-            now: super::admin::rfc3339(clock.now()),
+            now: rfc3339(clock.now()),
             again: false,
             looked: false,
             report: None,
@@ -298,6 +301,9 @@ impl RebuildAttempt {
 
 impl ProgressReporter for RebuildAttempt {
     fn found(&mut self, finding: &Finding) {
+        if is_loss(finding) {
+            self.asked.progress.add_error();
+        }
         if self.failed.is_some() {
             return;
         }
@@ -314,6 +320,7 @@ impl ProgressReporter for RebuildAttempt {
 
     fn looks_at(&mut self, blob: BlobId) {
         self.looked = true;
+        self.asked.progress.add_done(1);
         if self.failed.is_some() || self.work.is_none() {
             return;
         }
@@ -563,6 +570,20 @@ fn count_done(done: &mut BlobsInfo, made_of: &str, before: &Value, found: &Value
 }
 
 /// Whether a finding is about an object that is put back, if that is requested.
+fn is_loss(finding: &Finding) -> bool {
+    matches!(
+        finding,
+        Finding::Lacking { .. }
+            | Finding::Nameless { .. }
+            | Finding::Unreadable { .. }
+            | Finding::Gone {
+                readable: false,
+                ..
+            }
+            | Finding::Unread { .. }
+    )
+}
+
 fn is_placing(finding: &Finding) -> bool {
     matches!(
         finding,
@@ -741,6 +762,7 @@ mod tests {
                 places,
                 report: None,
                 master: Arc::new(MasterKeys::generate(&*dewar_env::Env::real().rng)),
+                progress: Arc::default(),
             };
             RebuildAttempt::open(&config, &*clock, RebuildCommand::Restore { source }, asked)
                 .expect("opened")

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use dewar_data::pool::{FolderProbe, inspect};
+use dewar_disks::pool::{FolderProbe, inspect};
 use dewar_env::Disk;
 use dewar_journal::QuorumShortage;
 use dewar_store::engine::{BackgroundWork, Engine, Folder, FolderContent};

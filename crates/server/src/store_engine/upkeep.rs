@@ -8,40 +8,51 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dewar_data::pool::{FolderProbe, IDENTITY_FILE, Identity, Pool, inspect};
-use dewar_env::{Disk, DiskState, Space};
+use dewar_disks::pool::{FolderProbe, IDENTITY_FILE, Identity, Pool, inspect};
+use dewar_disks::upkeep::{Decision, DiskLine, Ledger, ObjectAtRisk, ScrubPass};
+use dewar_env::{Disk, DiskState, Env, Space};
 use dewar_store::Store;
 use dewar_store::engine::{DiskRefusal, FolderContent};
-use dewar_store::upkeep::{
-    Decision, DiskLine, Ledger, LedgerDepth, ObjectAtRisk, ScrubPass, UnderReplicated,
-};
+use dewar_store::{LedgerDepth, UnderReplicated};
 use dewar_types::{DiskId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinSet;
 
-use super::admin::rfc3339;
 use super::changes::{DiskChanges, held_text};
-use crate::admin::{
-    AdminError, AtRiskInfo, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo,
-    DiskReadmitted, DiskRemoved, DiskStatus, FULL, Failure, FsckInfo, LedgerInfo, LedgerLineInfo,
-    NO_IDENTITY, NO_RIGHT, NOWHERE, RepairInfo, ScrubInfo,
+use crate::admin::disks::{
+    DiskAction, DiskDecided, DiskInfo, FULL, NO_IDENTITY, NO_RIGHT, NOWHERE,
 };
+use crate::admin::progress::{Progress, ProgressUnit};
+use crate::admin::status::DiskStatus;
+use crate::admin::time_text::rfc3339;
+use crate::admin::upkeep::{
+    AtRiskInfo, DangerInfo, FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo, ScrubInfo,
+};
+use crate::admin::{AdminError, Failure, Result};
 use crate::cli::status;
 
-type Result<T> = std::result::Result<T, AdminError>;
-
 /// Looks after one store's disks for administrators.
-pub(super) struct UpkeepAdmin {
+pub(crate) struct UpkeepAdmin {
     store: Store,
     pool: Arc<Pool>,
     changes: DiskChanges,
     /// The last check of everything, or the one under way.
     fsck: Arc<Mutex<Option<RunningCheck>>>,
+    env: Env,
+    /// By the folders of disks that are being emptied: what was on them at first.
+    drains: Mutex<BTreeMap<String, DrainStart>>,
+}
+
+/// The beginning of a drain, as far as this process has seen it.
+struct DrainStart {
+    bytes: u64,
+    started: Option<String>,
 }
 
 struct RunningCheck {
     deep: bool,
+    started: String,
     read: Arc<AtomicU64>,
     outcome: Option<Result<LedgerInfo>>,
     /// Objects at risk that the outcome does not name.
@@ -67,8 +78,10 @@ const FLAW_PATIENCE: Duration = Duration::from_secs(2);
 const HANGS: &str = "it has not answered for two seconds: the kernel's log may say why";
 
 impl UpkeepAdmin {
-    pub(super) fn new(store: Store, pool: Arc<Pool>, changes: DiskChanges) -> Self {
+    pub(super) fn new(env: &Env, store: Store, pool: Arc<Pool>, changes: DiskChanges) -> Self {
         Self {
+            env: env.clone(),
+            drains: Mutex::default(),
             store,
             pool,
             changes,
@@ -76,8 +89,8 @@ impl UpkeepAdmin {
         }
     }
 
-    pub(super) fn repair(&self) -> RepairInfo {
-        let status = self.store.repair_status();
+    pub(crate) fn repair(&self) -> RepairInfo {
+        let status = self.store.disks().repair_status();
         RepairInfo {
             repaired: status.repaired,
             laid_out: status.laid_out,
@@ -89,19 +102,19 @@ impl UpkeepAdmin {
     }
 
     /// The ledger as far as the records tell it.
-    pub(super) async fn ledger(&self) -> Result<LedgerInfo> {
+    pub(crate) async fn ledger(&self) -> Result<LedgerInfo> {
         let read = AtomicU64::new(0);
         let counted = self.store.ledger(LedgerDepth::default(), &read).await?;
         Ok(ledger_info(&counted))
     }
 
     /// The folders and the states of their disks, without absent disks that were removed.
-    pub(super) async fn disk_states(&self) -> Vec<DiskStatus> {
+    async fn disk_states(&self) -> Vec<DiskStatus> {
         self.changes.look_at_removed().await;
         let numbers = self.changes.roster.numbers();
         let shown = self.changes.states();
-        let (hollow, room) = (self.store.lost_shard_dirs(), self.store.space());
-        let unverified = self.store.unverified();
+        let (hollow, room) = (self.store.disks().lost_shard_dirs(), self.store.space());
+        let unverified = self.store.disks().unverified();
         let is_full = |space: &Space| space.available <= space.reserve();
         let mut states = Vec::new();
         let flaws = self.flaws().await;
@@ -195,14 +208,14 @@ impl UpkeepAdmin {
     }
 
     /// The same, with the data left on disks that are being emptied.
-    pub(super) async fn disk_progress(&self) -> Result<Vec<DiskStatus>> {
+    pub(crate) async fn disk_progress(&self) -> Result<Vec<DiskStatus>> {
         let mut states = self.disk_states().await;
         let emptied = |disk: &DiskStatus| matches!(&*disk.state, "draining" | "replacing");
         if !states.iter().any(emptied) {
             return Ok(states);
         }
         let numbers = self.changes.roster.numbers();
-        for line in self.store.disk_lines().await? {
+        for line in self.store.disks().disk_lines().await? {
             let number = numbers.get(&line.disk).copied();
             let of_line =
                 |disk: &&mut DiskStatus| number.is_some() && disk.number == number && emptied(disk);
@@ -214,6 +227,29 @@ impl UpkeepAdmin {
         Ok(states)
     }
 
+    /// How far a disk is emptied. A drain that began before this process counts from its first look.
+    pub(crate) fn drain_progress(&self, disk: &DiskStatus) -> Option<Progress> {
+        let left = disk.bytes_left.filter(|_| disk.shards_left > Some(0))?;
+        let mut drains = self.drains.lock();
+        let start = drains.entry(disk.path.clone()).or_insert(DrainStart {
+            bytes: left,
+            started: None,
+        });
+        start.bytes = start.bytes.max(left);
+        let kind = match &*disk.state {
+            "replacing" => "replacement",
+            _ => "drain",
+        };
+        Some(Progress {
+            what: format!("{kind} of {}", disk.path),
+            done: start.bytes - left,
+            total: Some(start.bytes),
+            unit: ProgressUnit::Bytes,
+            started: start.started.clone(),
+            errors: 0,
+        })
+    }
+
     /// The name of the pool of a disk, if it is known.
     fn pool_of(&self, disk: DiskId) -> Option<String> {
         let here = self.pool.member(disk).map(|member| member.pool);
@@ -221,17 +257,17 @@ impl UpkeepAdmin {
         Some(self.changes.pool_name(number))
     }
 
-    pub(super) async fn disk_list(&self) -> Result<Vec<DiskInfo>> {
+    pub(crate) async fn disk_list(&self) -> Result<Vec<DiskInfo>> {
         // Disks may have joined since.
         self.changes.note()?;
         let roster = &self.changes.roster;
-        let (numbers, scrubs) = (roster.numbers(), self.store.scrub_status());
+        let (numbers, scrubs) = (roster.numbers(), self.store.disks().scrub_status());
         let folders = self.disk_states().await;
         let mut disks = Vec::new();
-        for line in self.store.disk_lines().await? {
+        for line in self.store.disks().disk_lines().await? {
             let scrub = scrubs.iter().find(|(disk, _)| *disk == line.disk);
             let scrub = scrub.map(|(_, status)| *status).unwrap_or_default();
-            let rot = self.store.corruptions_found(line.disk).await?;
+            let rot = self.store.disks().corruptions_found(line.disk).await?;
             let known = || {
                 let folder = roster.folder_of(line.disk)?;
                 Some(folder.display().to_string())
@@ -323,16 +359,7 @@ impl UpkeepAdmin {
         Ok(disks)
     }
 
-    pub(super) async fn disk_add(
-        &self,
-        folder: &str,
-        replaces: Option<&str>,
-        pool: Option<&str>,
-    ) -> Result<DiskAdded> {
-        self.changes.add(folder, replaces, pool).await
-    }
-
-    pub(super) async fn disk_decide(
+    pub(crate) async fn disk_decide(
         &self,
         named: &str,
         action: DiskAction,
@@ -343,10 +370,15 @@ impl UpkeepAdmin {
         match action {
             DiskAction::Drain => {
                 self.changes.check_settled(None).await?;
-                if self.store.decision(disk).is_none() {
+                if self.store.disks().decision(disk).is_none() {
                     decided.narrower = self.check_drain(disk, &decided.path, narrower).await?;
                 }
                 self.decide(disk, Some(Decision::Drain)).await?;
+                let start = DrainStart {
+                    bytes: decided.bytes,
+                    started: Some(rfc3339(self.env.clock.now())),
+                };
+                self.drains.lock().insert(decided.path.clone(), start);
             }
             DiskAction::Keep => self.decide(disk, None).await?,
         }
@@ -360,7 +392,7 @@ impl UpkeepAdmin {
 
     /// A disk as it is before something is decided about it.
     async fn about(&self, disk: DiskId, action: DiskAction) -> Result<DiskDecided> {
-        let lines = self.store.disk_lines().await?;
+        let lines = self.store.disks().disk_lines().await?;
         let line = lines.into_iter().find(|line| line.disk == disk);
         let roster = &self.changes.roster;
         let last = || Some(roster.folder_of(disk)?.display().to_string());
@@ -379,10 +411,10 @@ impl UpkeepAdmin {
     /// to, returns the layout in which it is rewritten.
     async fn check_drain(&self, disk: DiskId, path: &str, agreed: bool) -> Result<Option<String>> {
         let refuse = |message| Err(AdminError::new(Failure::InUse, message));
-        let pool = self.store.pool_of_disk(disk).await?;
+        let pool = self.store.disks().pool_of_disk(disk).await?;
         let pool = pool.unwrap_or(self.pool.number());
         let layout = self.pool.layout_of(pool).unwrap_or(self.pool.layout());
-        match self.store.layouts_without(pool, disk) {
+        match self.store.disks().layouts_without(pool, disk) {
             (_, None) => refuse(format!(
                 "without {path} fewer than {} disks take data: add a disk first (`dewar disk add`)",
                 layout.m + 1
@@ -403,31 +435,8 @@ impl UpkeepAdmin {
         }
     }
 
-    pub(super) async fn disk_remove(&self, disk: &str) -> Result<DiskRemoved> {
-        let mut removed = self.changes.remove(disk).await?;
-        if removed.id.is_some() {
-            removed.ledger = Some(self.ledger().await?);
-        }
-        Ok(removed)
-    }
-
-    pub(super) async fn disk_readmit(&self, disk: &str) -> Result<DiskReadmitted> {
-        self.changes.readmit(disk).await
-    }
-
-    pub(super) async fn scrub(&self, disk: Option<&str>) -> Result<()> {
-        let disks = match disk {
-            Some(disk) => vec![self.changes.find(disk).await?],
-            None => self.pool.members().map(|member| member.id).collect(),
-        };
-        for disk in disks {
-            self.store.scrub_now(disk).await?;
-        }
-        Ok(())
-    }
-
     /// Begins a check, or joins the one under way if that looks as closely.
-    pub(super) fn fsck_start(&self, deep: bool) -> Result<()> {
+    pub(crate) fn fsck_start(&self, deep: bool) -> Result<()> {
         let mut fsck = self.fsck.lock();
         if let Some(check) = fsck.as_ref().filter(|check| check.outcome.is_none()) {
             if deep && !check.deep {
@@ -440,6 +449,7 @@ impl UpkeepAdmin {
         let read = Arc::new(AtomicU64::new(0));
         *fsck = Some(RunningCheck {
             deep,
+            started: rfc3339(self.env.clock.now()),
             read: Arc::clone(&read),
             outcome: None,
             rest: Arc::default(),
@@ -486,7 +496,7 @@ impl UpkeepAdmin {
     }
 
     /// A page of the objects at risk that the last check did not list at first.
-    pub(super) async fn fsck_more(&self, page: u64) -> Result<AtRiskInfo> {
+    pub(crate) async fn fsck_more(&self, page: u64) -> Result<AtRiskInfo> {
         let rest = self.fsck.lock().as_ref().map(|c| Arc::clone(&c.rest));
         let rest = rest.unwrap_or_default();
         let mut rest = rest.lock().await;
@@ -512,11 +522,11 @@ impl UpkeepAdmin {
     }
 
     /// How the scrubs fare.
-    pub(super) async fn scrubs(&self) -> Result<Vec<ScrubInfo>> {
+    pub(crate) async fn scrubs(&self) -> Result<Vec<ScrubInfo>> {
         let numbers = self.changes.roster.numbers();
         let space = self.store.space();
         let mut scrubs = Vec::new();
-        for pass in self.store.scrub_passes().await? {
+        for pass in self.store.disks().scrub_passes().await? {
             let ScrubPass {
                 disk,
                 readable,
@@ -524,10 +534,20 @@ impl UpkeepAdmin {
             } = pass;
             let member = self.pool.member(disk);
             let used = |space: &Space| space.total.saturating_sub(space.available);
+            let path = member.map_or_else(String::new, |m| m.disk.label().to_owned());
+            let progress = |began| Progress {
+                what: format!("scrub of {path}"),
+                done: status.bytes,
+                total: space.get(&disk).map(|space| used(space).max(status.bytes)),
+                unit: ProgressUnit::Bytes,
+                started: Some(rfc3339(began)),
+                errors: status.bad,
+            };
             scrubs.push(ScrubInfo {
+                progress: status.began.filter(|_| readable).map(progress),
                 id: disk.to_string(),
                 number: numbers.get(&disk).copied(),
-                path: member.map_or_else(String::new, |m| m.disk.label().to_owned()),
+                path,
                 readable,
                 began: status.began.map(rfc3339),
                 ended: status.last.map(|(_, ended)| rfc3339(ended)),
@@ -541,7 +561,7 @@ impl UpkeepAdmin {
         Ok(scrubs)
     }
 
-    pub(super) fn fsck(&self) -> FsckInfo {
+    pub(crate) fn fsck(&self) -> FsckInfo {
         let fsck = self.fsck.lock();
         let Some(check) = &*fsck else {
             return FsckInfo::default();
@@ -551,11 +571,22 @@ impl UpkeepAdmin {
             Some(Err(error)) => (None, Some(error.message.clone())),
             None => (None, None),
         };
+        let running = check.outcome.is_none();
+        let blobs_read = check.read.load(Ordering::Relaxed);
+        let progress = || Progress {
+            what: if check.deep { "deep check" } else { "check" }.to_owned(),
+            done: blobs_read,
+            total: None,
+            unit: ProgressUnit::Blobs,
+            started: Some(check.started.clone()),
+            errors: 0,
+        };
         FsckInfo {
-            running: check.outcome.is_none(),
-            blobs_read: check.read.load(Ordering::Relaxed),
+            running,
+            blobs_read,
             ledger,
             error,
+            progress: running.then(progress),
         }
     }
 }

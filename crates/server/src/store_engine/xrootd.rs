@@ -22,7 +22,9 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Xrootd;
 use crate::health::HealthIssue;
 use crate::keytab::Keytab;
-use crate::listener::{CopyMetrics, ListenerMetrics, RequestLabels, SocketFront, VerbLabels};
+use crate::listener::{
+    CopyMetrics, FrontContext, ListenerMetrics, RequestLabels, SocketFront, VerbLabels,
+};
 use crate::socket_owner;
 use crate::tls::Tls;
 use crate::trust_store::TrustStore;
@@ -35,15 +37,14 @@ struct XrootdFront {
 /// The door's name in metrics.
 const DOOR: &str = "xrootd";
 
-/// The XRootD front as configured. `copies` are running third-party copies. They do not come from
-/// `listeners` with a client's token.
+/// The XRootD front as configured. `copies` counts running third-party copies. They do not come from
+/// an address of this server with a client's token.
 pub(super) fn front(
     store: Store,
     env: Env,
     config: &Xrootd,
-    tls: Option<Arc<Tls>>,
-    metrics: ListenerMetrics,
-    (copies, listeners): (Arc<AtomicU64>, Vec<SocketAddr>),
+    context: FrontContext,
+    copies: Arc<AtomicU64>,
 ) -> Arc<dyn SocketFront> {
     let number = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let rules = config.paths.iter();
@@ -72,7 +73,7 @@ pub(super) fn front(
                 over: config.tpc_rate_time,
             },
             trust: Some(Arc::new(System(TrustStore::default()))),
-            listeners,
+            listeners: context.addresses,
         },
         redirect: Redirect {
             when: RedirectMode::parse(&config.redirect).unwrap_or_default(),
@@ -88,7 +89,9 @@ pub(super) fn front(
         trust_names: config.trust_names,
         keytab: keytab.clone(),
     });
-    let tls = tls.map(|tls| Arc::new(Upgrade(tls)) as Arc<dyn TlsUpgrade>);
+    let tls = context
+        .tls
+        .map(|tls| Arc::new(Upgrade(tls)) as Arc<dyn TlsUpgrade>);
     Arc::new(XrootdFront {
         door: Arc::new(Door::new(
             store,
@@ -96,7 +99,7 @@ pub(super) fn front(
             door,
             callers,
             tls,
-            Arc::new(Metered::new(metrics, copies)),
+            Arc::new(Metered::new(context.metrics, copies)),
         )),
         keytab,
     })
@@ -317,19 +320,22 @@ impl Callers for StoreCallers {
     }
 
     fn logged_in(&self, caller: &Caller, way: &str) {
-        self.store.audit_login(caller, way);
+        self.store
+            .authorizer()
+            .record_login(caller, way, String::new());
     }
 
     fn turned_away(&self, peer: &Peer, way: &str, why: &str) {
         self.store
-            .audit_refused_login(peer.origin(), way, None, why);
+            .authorizer()
+            .record_refused_login(peer.origin(), way, None, why);
     }
 
     fn caller<'a>(&'a self, proof: &'a Proof, origin: Origin) -> BoxFuture<'a, Result<Caller>> {
         Box::pin(async move {
             match proof {
                 Proof::User(id) => self.store.accounts().admitted(*id, origin).await,
-                Proof::Token(token) => self.store.bearer(token.reveal(), origin).await,
+                Proof::Token(token) => self.store.accounts().bearer(token.reveal(), origin).await,
             }
         })
     }

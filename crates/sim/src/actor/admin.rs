@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use dewar_disks::upkeep::Decision;
 use dewar_env::Disk;
 use dewar_env::sim::SimRng;
-use dewar_store::upkeep::{Decision, LedgerDepth};
+use dewar_store::LedgerDepth;
 use dewar_types::{DiskId, Error, ErrorKind};
 
 use crate::bench::Process;
@@ -53,7 +54,7 @@ fn refused(error: &Error) -> bool {
 
 async fn act(process: &Process, rng: &SimRng) -> (String, Result<(), Error>) {
     let store = &process.store;
-    let lines = match store.disk_lines().await {
+    let lines = match store.disks().disk_lines().await {
         Ok(lines) => lines,
         Err(error) => return ("list disks".to_owned(), Err(error)),
     };
@@ -69,7 +70,10 @@ async fn act(process: &Process, rng: &SimRng) -> (String, Result<(), Error>) {
         }
         1 if !lines.is_empty() => {
             let disk = lines[pick(rng, lines.len())].disk;
-            (format!("have {disk} scrubbed"), store.scrub_now(disk).await)
+            (
+                format!("have {disk} scrubbed"),
+                store.disks().scrub_now(disk).await,
+            )
         }
         _ if lines.is_empty() => ("list disks".to_owned(), Ok(())),
         _ => {

@@ -6,6 +6,7 @@ mod listing;
 mod multipart;
 mod objects;
 mod rename;
+mod tree;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +66,10 @@ async fn step(process: &Process, rng: &SimRng) {
     };
     if draw < 3 {
         let _alone = process.bench.tree.write().await;
-        return rename::directory(process, rng).await;
+        return match draw {
+            0 => tree::move_directory(process, rng).await,
+            _ => rename::directory(process, rng).await,
+        };
     }
     let _shared = process.bench.tree.read().await;
     let draw = match process.bench.plan.focus {

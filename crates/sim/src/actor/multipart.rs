@@ -4,7 +4,7 @@ use dewar_checksum::AlgorithmSet;
 use dewar_env::sim::SimRng;
 use dewar_store::api::{
     CompletePart, CompleteRequest, CreateUploadRequest, ExpectedContent, ListedPart,
-    ObjectMetadata, UploadPartRequest, VersionAttributes, WriteCondition,
+    UploadPartRequest, VersionAttributes, WriteCondition,
 };
 use dewar_types::UploadId;
 
@@ -15,9 +15,8 @@ pub(super) async fn upload(process: &Process, rng: &SimRng) {
     let key = process.bench.key(rng);
     let request = CreateUploadRequest {
         encryption: None,
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         object: process.object(&key),
-        attributes: ObjectMetadata::default(),
         checksum: None,
         composite: false,
         acl: None,

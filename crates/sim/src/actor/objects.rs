@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_env::sim::SimRng;
-use dewar_store::Upload;
+use dewar_store::ContentWriter;
 use dewar_store::api::{
-    CopyRequest, DeleteItem, DeleteRequest, ETag, ExpectedContent, GetRequest, ObjectInfo,
-    ObjectMetadata, PutRequest, ReadCondition, VersionAttributes, WriteCondition,
+    CopyRequest, DeleteItem, DeleteRequest, ETagMatch, ExpectedContent, GetRequest, Hierarchy,
+    ObjectInfo, ReadCondition, VersionAttributes, WriteCondition, WriteRequest,
 };
 use dewar_types::{Error, ErrorKind, RangeSpec};
 
@@ -24,29 +24,21 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
     let key = process.bench.key(rng);
     let content = process.bench.content(rng);
     let condition = match rng.below(12) {
-        0 => WriteCondition {
-            if_absent: true,
-            ..WriteCondition::default()
-        },
+        0 => WriteCondition::absent(),
         1 => WriteCondition {
-            if_match: Some(ETag::Any),
+            if_match: Some(ETagMatch::Any),
             ..WriteCondition::default()
         },
         _ => WriteCondition::default(),
     };
-    let request = PutRequest {
-        encryption: None,
-        marks: VersionAttributes::default(),
-        object: process.object(&key),
+    let request = WriteRequest {
         size: rng.coin().then_some(content.len()),
-        attributes: ObjectMetadata::default(),
         want: match rng.below(3) {
             0 => AlgorithmSet::EMPTY,
             _ => AlgorithmSet::EMPTY.with(Algorithm::Md5),
         },
-        checksum: None,
         condition,
-        acl: None,
+        ..WriteRequest::new(process.object(&key))
     };
     let write = process
         .bench
@@ -60,7 +52,7 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
         chunk = chunk.max(content.len() / 6);
     }
     let work = async {
-        let mut upload = process.store.put(&process.caller, request).await?;
+        let mut upload = process.store.write(&process.caller, request).await?;
         feed(process, rng, &mut upload, &content, chunk).await?;
         upload.commit(ExpectedContent::default()).await
     };
@@ -79,7 +71,7 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
 async fn feed(
     process: &Process,
     rng: &SimRng,
-    upload: &mut Upload,
+    upload: &mut ContentWriter,
     content: &ObjectContent,
     chunk: u64,
 ) -> Result<(), Error> {
@@ -282,9 +274,14 @@ pub(super) async fn delete(process: &Process, rng: &SimRng) {
         condition: WriteCondition::default(),
     };
     let write = process.bench.model.lock().begin(&key, None);
-    let outcome = process
-        .ask(rng, process.store.delete(&process.caller, request))
-        .await;
+    let (store, caller) = (&process.store, &process.caller);
+    let outcome = if rng.coin() {
+        let removed = async { store.remove_file(caller, &request.object).await };
+        process.ask(rng, removed).await
+    } else {
+        let deleted = async { store.delete(caller, request).await.map(drop) };
+        process.ask(rng, deleted).await
+    };
     process.conclude(&format!("delete {key}"), &[write], &outcome);
 }
 
@@ -332,14 +329,15 @@ pub(super) async fn copy(process: &Process, rng: &SimRng) {
         return;
     }
     let request = CopyRequest {
+        hierarchy: Hierarchy::Flat,
         encryption: None,
         source_key: None,
         source_version: None,
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         source: process.object(&source),
         source_condition: ReadCondition::default(),
         target: process.object(&target),
-        attributes: None,
+        replace_headers: false,
         checksum: (rng.below(4) == 0).then_some(Algorithm::Sha256),
         condition: WriteCondition::default(),
         acl: None,

@@ -1,16 +1,18 @@
 //! Access control lists: converting a client's list to the stored one, and the verbs.
 
-use std::sync::Arc;
-
-use dewar_auth::{Acl, Action, Caller, CannedAcl, GRANTS_MAX, Grant, Grantee, Ownership};
-use dewar_meta::ns::{Actor, Bucket, ChangeContext, VersionAttributes};
+use bytes::Bytes;
+use dewar_auth::{
+    Acl, Action, Caller, CannedAcl, GRANTS_MAX, Grant, Grantee, Ownership, PublicAccessBlock,
+};
+use dewar_catalog::Actor;
+use dewar_namespace::{Bucket, ChangeContext, NameRef, VersionAttributes};
 use dewar_types::{Error, ErrorKind, Result, UserId, VersionName};
 use minicbor::bytes::ByteVec;
 
-use super::{AclDocument, BlockDocument, OwnershipDocument, access_of};
+use super::access_of;
 use crate::api::{AccountName, BucketRef, GranteeName, NamedAcl, NewAcl, ObjectRef};
 use crate::authorize::{AccessFacts, actor};
-use crate::document::Document;
+use crate::document::{Document as _, document_in};
 use crate::info::shown_name;
 use crate::{Inner, Store};
 
@@ -278,8 +280,10 @@ impl Store {
             None => Action::PutObjectAcl,
             Some(_) => Action::PutObjectVersionAcl,
         };
+        let name = inner.tree.find_name(&found, &object.key).await?;
+        let (target, details) = ((&found, &object.key, name.clone()), inner.details());
         let file = inner
-            .authorized_version(caller, action, &found, &object.key, version)
+            .authorized_version_in(caller, action, target, version, &details)
             .await?;
         let access = access_of(&found)?;
         let bucket_owner = found.record.attributes.owner;
@@ -307,9 +311,10 @@ impl Store {
             Ok(())
         };
         let actor = actor(caller, &principal);
+        let name = NameRef::new(&found, &object.key, Some(name));
         let changed = inner
             .tree
-            .change_version(&actor, &found, &object.key, version, change)
+            .change_version(&actor, name, version, change)
             .await?;
         Ok(shown_name(&found, &changed))
     }
@@ -335,31 +340,22 @@ impl Store {
             .acl_wanted(wish, owner, owner, there.as_deref())
             .await?;
         let nothing_new = is_no_op_acl(wish, &acl);
-        let document = AclDocument(Arc::new(acl));
-        let bytes = document.to_bytes();
+        let bytes = Bytes::from(acl.to_bytes());
         let principal = caller.to_string();
         inner
             .tree
             .configure_bucket(&actor(caller, &principal), &found, |change| {
-                let ownership = change.document(OwnershipDocument::KIND);
-                let ownership = ownership
-                    .map(|document| OwnershipDocument::from_bytes(&document.content))
-                    .transpose()?;
-                if ownership.is_some_and(|o| o.0 == Ownership::BucketOwnerEnforced) {
+                if document_in(change)? == Some(Ownership::BucketOwnerEnforced) {
                     return if nothing_new { Ok(()) } else { Err(disabled()) };
                 }
-                let block = change.document(BlockDocument::KIND);
-                let block = block
-                    .map(|document| BlockDocument::from_bytes(&document.content))
-                    .transpose()?;
-                let public = document.0.is_public();
-                if public && block.is_some_and(|block| block.0.block_public_acls) {
+                let block = document_in::<PublicAccessBlock>(change)?;
+                if acl.is_public() && block.is_some_and(|block| block.block_public_acls) {
                     return Err(blocked());
                 }
-                if document.0.is_private() {
-                    change.remove(AclDocument::KIND);
+                if acl.is_private() {
+                    change.remove(Acl::KIND);
                 } else {
-                    change.put(AclDocument::KIND, bytes.clone());
+                    change.put(Acl::KIND, bytes.clone());
                 }
                 Ok(())
             })

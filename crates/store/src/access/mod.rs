@@ -1,6 +1,6 @@
 //! Access settings of buckets and objects: ACLs, policies, ownership, public access block.
 //!
-//! The decision is made by [`dewar_auth::authorize`]. This module collects its input. A bucket's
+//! The decision is made by [`dewar_auth::Authorizer`]. This module collects its input. A bucket's
 //! policy, list, ownership and block are documents that are cached with the bucket, read and
 //! compiled once.
 
@@ -10,26 +10,26 @@ mod policy;
 
 use std::sync::Arc;
 
-use dewar_auth::{BucketAccess, Caller, Limit, Policy};
-use dewar_meta::ns::Bucket;
+use dewar_auth::{
+    Acl, BucketAccess, BucketPolicy, Caller, Limit, Ownership, Policy, PublicAccessBlock,
+    RequestPayment,
+};
+use dewar_namespace::Bucket;
 use dewar_types::{Error, ErrorKind, Result, UserId};
 
 pub(crate) use acl::ObjectOwner;
-pub(crate) use documents::{
-    AclDocument, BlockDocument, OwnershipDocument, PaymentDocument, PolicyDocument,
-};
 
 use crate::document::document_of;
 
 /// The access settings of a bucket.
 pub(crate) fn access_of(bucket: &Bucket) -> Result<BucketAccess> {
-    let policy = document_of::<PolicyDocument>(bucket)?;
+    let policy = document_of::<BucketPolicy>(bucket)?;
     Ok(BucketAccess {
         policy_locks_owner_out: policy.as_ref().is_some_and(|policy| policy.locks_owner_out),
         policy: policy.map(|policy| Arc::clone(&policy.policy)),
-        acl: document_of::<AclDocument>(bucket)?.map(|document| Arc::clone(&document.0)),
-        ownership: document_of::<OwnershipDocument>(bucket)?.map(|document| document.0),
-        block: document_of::<BlockDocument>(bucket)?.map(|document| document.0),
+        acl: document_of::<Acl>(bucket)?,
+        ownership: document_of::<Ownership>(bucket)?.map(|ownership| *ownership),
+        block: document_of::<PublicAccessBlock>(bucket)?.map(|block| *block),
     })
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn check_said(caller: &Caller, bucket: &Bucket, source: bool) -> Resu
     }
     let others = caller.account() != owner;
     if others
-        && document_of::<PaymentDocument>(bucket)?.is_some_and(|payment| payment.requester)
+        && document_of::<RequestPayment>(bucket)?.is_some_and(|payment| payment.requester)
         && (caller.user().is_none() || !facts.pays())
     {
         return denied(format!(

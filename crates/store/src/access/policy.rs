@@ -1,18 +1,18 @@
 //! Verbs about policies, ownership, the public access block and the payer of requests.
 
+use bytes::Bytes;
 use dewar_auth::{
-    Action, BUCKET_POLICY_BYTES_MAX, Caller, Decision, Details, Ownership, Policy, PolicyError,
-    PolicyKind, PublicAccessBlock, Resource, STORED_POLICY_BYTES_MAX,
+    Acl, Action, BUCKET_POLICY_BYTES_MAX, BucketPolicy, Caller, Decision, Details, Ownership,
+    Policy, PolicyError, PolicyKind, PublicAccessBlock, RequestPayment, Resource,
+    STORED_POLICY_BYTES_MAX,
 };
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
-use super::{
-    AclDocument, BlockDocument, OwnershipDocument, PaymentDocument, PolicyDocument, access_of,
-};
+use super::access_of;
 use crate::Store;
 use crate::api::{BucketRef, ObjectRef};
 use crate::authorize::{AccessFacts, actor};
-use crate::document::{Document, document_of};
+use crate::document::{Document as _, document_in, document_of};
 use crate::version_attributes::BucketTags;
 
 impl Store {
@@ -27,7 +27,7 @@ impl Store {
         bucket: &BucketRef,
     ) -> Result<Option<String>> {
         let found = self
-            .get_bucket_document::<PolicyDocument>(caller, bucket)
+            .get_bucket_document::<BucketPolicy>(caller, bucket)
             .await?;
         match found {
             Some(document) => self
@@ -55,40 +55,37 @@ impl Store {
     ) -> Result<()> {
         let found = self
             .inner
-            .authorize_bucket(caller, PolicyDocument::PUT, bucket, None)
+            .authorize_bucket(caller, BucketPolicy::PUT, bucket, None)
             .await?;
         let kind = PolicyKind::Bucket(found.name.as_str());
         Policy::parse(text, kind, BUCKET_POLICY_BYTES_MAX).map_err(malformed)?;
-        let before = document_of::<PolicyDocument>(&found)?;
+        let before = document_of::<BucketPolicy>(&found)?;
         let before = before.as_ref().map(|document| document.text.as_str());
         let text = self.inner.accounts.stored_policy(text, before).await?;
         let policy = Policy::parse(&text, kind, STORED_POLICY_BYTES_MAX).map_err(malformed)?;
         let public = policy.is_public();
-        let document = PolicyDocument {
+        let document = BucketPolicy {
             text,
             policy: std::sync::Arc::new(policy),
             locks_owner_out,
         };
-        let bytes = document.to_bytes();
+        let bytes = Bytes::from(document.to_bytes());
         let principal = caller.to_string();
         let set = self
             .inner
             .tree
             .configure_bucket(&actor(caller, &principal), &found, |change| {
-                let block = change.document(BlockDocument::KIND);
-                let block = block
-                    .map(|document| BlockDocument::from_bytes(&document.content))
-                    .transpose()?;
-                if public && block.is_some_and(|block| block.0.block_public_policy) {
+                let block = document_in::<PublicAccessBlock>(change)?;
+                if public && block.is_some_and(|block| block.block_public_policy) {
                     let message = "public policies are blocked by the bucket's public access block";
                     return Err(Error::new(ErrorKind::Denied, message));
                 }
-                change.put(PolicyDocument::KIND, bytes.clone());
+                change.put(BucketPolicy::KIND, bytes.clone());
                 Ok(())
             })
             .await;
         // A failed change may still happen later.
-        self.inner.accounts.bucket_policy_changed(&found);
+        self.inner.bucket_policy_changed(&found);
         set
     }
 
@@ -97,7 +94,7 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
     pub async fn delete_bucket_policy(&self, caller: &Caller, bucket: &BucketRef) -> Result<()> {
-        self.delete_bucket_document::<PolicyDocument>(caller, bucket)
+        self.delete_bucket_document::<BucketPolicy>(caller, bucket)
             .await
     }
 
@@ -132,7 +129,7 @@ impl Store {
             Some(key) => inner.tree.lookup(&found, key).await?,
             None => None,
         };
-        let access_facts = file.map(|file| AccessFacts::of(&file.file)).transpose()?;
+        let access_facts = file.as_ref().map(AccessFacts::of).transpose()?;
         let access = access_of(&found)?;
         let resource = Resource::Bucket {
             tenant: &found.tenant.name,
@@ -178,9 +175,9 @@ impl Store {
         bucket: &BucketRef,
     ) -> Result<Option<Ownership>> {
         let found = self
-            .get_bucket_document::<OwnershipDocument>(caller, bucket)
+            .get_bucket_document::<Ownership>(caller, bucket)
             .await?;
-        Ok(found.map(|document| document.0))
+        Ok(found.map(|document| *document))
     }
 
     /// Sets the rule for the owner of objects that others write.
@@ -194,7 +191,7 @@ impl Store {
         bucket: &BucketRef,
         ownership: Ownership,
     ) -> Result<()> {
-        let action = OwnershipDocument::PUT;
+        let action = Ownership::PUT;
         let details = Details {
             ownership: Some(ownership),
             ..self.inner.details()
@@ -203,22 +200,18 @@ impl Store {
             .inner
             .authorize_bucket_with(caller, action, bucket, None, &details)
             .await?;
-        let bytes = OwnershipDocument(ownership).to_bytes();
+        let bytes = Bytes::from(ownership.to_bytes());
         let principal = caller.to_string();
         self.inner
             .tree
             .configure_bucket(&actor(caller, &principal), &found, |change| {
-                let acl = change.document(AclDocument::KIND);
-                let acl = acl
-                    .map(|document| AclDocument::from_bytes(&document.content))
-                    .transpose()?;
-                let grants = acl.is_some_and(|acl| acl.0.grants_others());
+                let grants = document_in::<Acl>(change)?.is_some_and(|acl| acl.grants_others());
                 if ownership == Ownership::BucketOwnerEnforced && grants {
                     let message = "Bucket cannot have ACLs set with ObjectOwnership's \
                                    BucketOwnerEnforced setting";
                     return Err(Error::new(ErrorKind::AclsGrant, message));
                 }
-                change.put(OwnershipDocument::KIND, bytes.clone());
+                change.put(Ownership::KIND, bytes.clone());
                 Ok(())
             })
             .await
@@ -229,7 +222,7 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
     pub async fn delete_bucket_ownership(&self, caller: &Caller, bucket: &BucketRef) -> Result<()> {
-        self.delete_bucket_document::<OwnershipDocument>(caller, bucket)
+        self.delete_bucket_document::<Ownership>(caller, bucket)
             .await
     }
 
@@ -243,9 +236,9 @@ impl Store {
         bucket: &BucketRef,
     ) -> Result<Option<PublicAccessBlock>> {
         let found = self
-            .get_bucket_document::<BlockDocument>(caller, bucket)
+            .get_bucket_document::<PublicAccessBlock>(caller, bucket)
             .await?;
-        Ok(found.map(|document| document.0))
+        Ok(found.map(|document| *document))
     }
 
     /// Sets the public access block.
@@ -258,8 +251,7 @@ impl Store {
         bucket: &BucketRef,
         block: PublicAccessBlock,
     ) -> Result<()> {
-        self.put_bucket_document(caller, bucket, &BlockDocument(block))
-            .await
+        self.put_bucket_document(caller, bucket, &block).await
     }
 
     /// Removes the public access block.
@@ -271,7 +263,7 @@ impl Store {
         caller: &Caller,
         bucket: &BucketRef,
     ) -> Result<()> {
-        self.delete_bucket_document::<BlockDocument>(caller, bucket)
+        self.delete_bucket_document::<PublicAccessBlock>(caller, bucket)
             .await
     }
 
@@ -281,7 +273,7 @@ impl Store {
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
     pub async fn requester_pays(&self, caller: &Caller, bucket: &BucketRef) -> Result<bool> {
         let found = self
-            .get_bucket_document::<PaymentDocument>(caller, bucket)
+            .get_bucket_document::<RequestPayment>(caller, bucket)
             .await?;
         Ok(found.is_some_and(|document| document.requester))
     }
@@ -296,7 +288,7 @@ impl Store {
         bucket: &BucketRef,
         requester: bool,
     ) -> Result<()> {
-        self.put_bucket_document(caller, bucket, &PaymentDocument { requester })
+        self.put_bucket_document(caller, bucket, &RequestPayment { requester })
             .await
     }
 }

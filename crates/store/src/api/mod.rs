@@ -3,18 +3,20 @@
 
 mod access;
 mod bucket;
-mod condition;
 mod list;
 mod multipart;
 mod object;
 
 pub use access::{AccountName, BucketOptions, GranteeName, NamedAcl, NewAcl};
 pub use bucket::{BucketInfo, BucketPage, BucketRef};
-pub use condition::{IfRange, ReadCondition, WriteCondition};
-pub use dewar_meta::ns::record::{
-    DefaultRetention, ObjectLock, Retention, RetentionMode, Versioning,
+pub use dewar_catalog::Usage;
+pub use dewar_catalog::record::{
+    DefaultRetention, ObjectLock, Retention, RetentionMode, SystemHeaders, Versioning,
 };
-pub use dewar_meta::ns::{Emptiness, NewBucket, Usage};
+pub use dewar_namespace::{
+    ETagMatch, Emptiness, Hierarchy, IfRange, NewBucket, ReadCondition, VersionAttributes,
+    WriteCondition,
+};
 pub use list::{
     ListPage, ListRequest, ListVersionsRequest, ListedObject, ListedVersion, VersionsPage,
 };
@@ -24,8 +26,8 @@ pub use multipart::{
 };
 pub use object::{
     AttributesRequest, CopyRequest, DeleteItem, DeleteMarkerError, DeleteRequest, DeleteResult,
-    ETag, ExpectedContent, GetRequest, ObjectChecksum, ObjectInfo, ObjectMetadata, ObjectRef,
-    PartAttributes, PutRequest, RenameRequest, VersionAttributes,
+    ExpectedContent, GetRequest, ObjectChecksum, ObjectInfo, ObjectRef, Overwrite, PartAttributes,
+    RenameNodeRequest, RenameRequest, WriteMode, WriteRequest,
 };
 
 pub use crate::version_attributes::{BucketTags, Tags, check_tags};

@@ -7,8 +7,7 @@ use crate::encryption::{CustomerKey, Encryption, EncryptionMode};
 use crate::lifecycle::Expiry;
 
 use super::{
-    BucketRef, NewAcl, ObjectChecksum, ObjectMetadata, ObjectRef, ReadCondition, VersionAttributes,
-    WriteCondition,
+    BucketRef, NewAcl, ObjectChecksum, ObjectRef, ReadCondition, VersionAttributes, WriteCondition,
 };
 
 /// An upload is to begin.
@@ -16,10 +15,8 @@ use super::{
 pub struct CreateUploadRequest {
     /// Under which name it will end.
     pub object: ObjectRef,
-    /// Attributes of the object to be.
-    pub attributes: ObjectMetadata,
-    /// Tags and the like of the object to be.
-    pub marks: VersionAttributes,
+    /// Attributes of the object to be, apart from the access control list.
+    pub attributes: VersionAttributes,
     /// The checksum that parts will carry and the object shows.
     pub checksum: Option<Algorithm>,
     /// Whether that checksum will be over the parts' checksums instead of over all bytes.

@@ -1,35 +1,13 @@
 //! Objects.
 
-use std::collections::BTreeMap;
-
-use dewar_checksum::{AlgorithmSet, Composite, Digest, DigestSet};
-use dewar_meta::ns::record::Retention;
+use dewar_checksum::{Algorithm, AlgorithmSet, Composite, Digest, DigestSet};
+use dewar_namespace::{Hierarchy, ReadCondition, VersionAttributes, WriteCondition};
 use dewar_types::{ObjectKey, RangeSpec, Timestamp, UserId, VersionId, VersionName};
 
 use crate::lifecycle::Expiry;
 
-use super::{BucketRef, NewAcl, ReadCondition, WriteCondition};
+use super::{BucketRef, NewAcl};
 use crate::encryption::{CustomerKey, Encryption, EncryptionMode};
-
-/// An entity tag without its quotes, or the wildcard.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ETag {
-    /// `*`
-    Any,
-    /// A value, without quotes.
-    Is(String),
-}
-
-impl ETag {
-    /// Whether `etag` (without quotes) is meant.
-    #[must_use]
-    pub fn matches(&self, etag: &str) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Is(value) => value == etag,
-        }
-    }
-}
 
 /// An object as a request names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,39 +16,6 @@ pub struct ObjectRef {
     pub bucket: BucketRef,
     /// The key in it.
     pub key: ObjectKey,
-}
-
-/// Attributes that a client stores with an object and gets back with it; at most 8 KiB in all (S3:
-/// 2 KiB of user metadata beside the system headers).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ObjectMetadata {
-    /// Content-Type.
-    pub content_type: Option<String>,
-    /// Cache-Control.
-    pub cache_control: Option<String>,
-    /// Content-Disposition.
-    pub content_disposition: Option<String>,
-    /// Content-Encoding, `aws-chunked` taken out.
-    pub content_encoding: Option<String>,
-    /// Content-Language.
-    pub content_language: Option<String>,
-    /// Expires, as the client wrote it.
-    pub expires: Option<String>,
-    /// The client's own names, lower case without prefix, and values.
-    pub user: BTreeMap<String, String>,
-}
-
-/// Settings of a version that can be changed later: tags, retention, legal hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VersionAttributes {
-    /// Tags, at most ten. For a copy `None` means the source's.
-    pub tags: Option<BTreeMap<String, String>>,
-    /// How long it is kept, if not as the bucket says.
-    pub retention: Option<Retention>,
-    /// Whether it is kept until further notice.
-    pub legal_hold: Option<bool>,
-    /// Its storage class, if not the default.
-    pub storage_class: Option<String>,
 }
 
 /// Object metadata.
@@ -90,8 +35,8 @@ pub struct ObjectInfo {
     pub name: Option<VersionName>,
     /// The owner.
     pub owner: UserId,
-    /// Its attributes.
-    pub attributes: ObjectMetadata,
+    /// Its attributes. Their access control list is not for clients.
+    pub attributes: VersionAttributes,
     /// Digests of the whole content, as far as they are known.
     pub digests: DigestSet,
     /// The checksum that the writer asked for, to be shown to readers.
@@ -102,14 +47,6 @@ pub struct ObjectInfo {
     pub part_checksum: Option<Digest>,
     /// By whose key it is encrypted.
     pub encrypted: Option<EncryptionMode>,
-    /// How many tags it has.
-    pub tags: usize,
-    /// How long it is kept.
-    pub retention: Option<Retention>,
-    /// Whether the version has a legal hold; `None` if it was never set.
-    pub legal_hold: Option<bool>,
-    /// Its storage class, if not the default.
-    pub storage_class: Option<String>,
     /// The time of expiry, for a current version.
     pub expiry: Option<Expiry>,
 }
@@ -132,29 +69,75 @@ pub enum ObjectChecksum {
     Composite(Composite),
 }
 
-/// A new object is to be written.
+/// The treatment of a file that has the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMode {
+    /// There must be none. Only by the rules of a hierarchy; otherwise, see
+    /// [`WriteCondition::absent`].
+    New,
+    /// It is replaced.
+    Replace,
+    /// It is changed, and must be there. Only by the rules of a hierarchy.
+    Update,
+}
+
+/// A request to write an object or a file.
 #[derive(Clone, Debug)]
-pub struct PutRequest {
+pub struct WriteRequest {
     /// Under which name.
     pub object: ObjectRef,
+    /// The treatment of a file that has the name.
+    pub mode: WriteMode,
     /// The number of bytes, if known. With it the store can refuse early and choose the place
     /// better.
     pub size: Option<u64>,
-    /// Attributes to keep with it.
-    pub attributes: ObjectMetadata,
-    /// Tags and the like.
-    pub marks: VersionAttributes,
+    /// Its attributes, apart from the access control list. A file that is changed keeps its own.
+    pub attributes: VersionAttributes,
+    /// Permission bits of the file. They are kept and shown. Policies decide about access.
+    pub permissions: u32,
     /// Digests to compute beside Adler-32 and CRC-32C, which are always computed. With
-    /// [`dewar_checksum::Algorithm::Md5`] the ETag is the MD5, otherwise `<version id>-0`.
+    /// [`Algorithm::Md5`] the ETag is the MD5, otherwise `<version id>-0`.
     pub want: AlgorithmSet,
     /// The digest to show to readers as the object's checksum.
-    pub checksum: Option<dewar_checksum::Algorithm>,
+    pub checksum: Option<Algorithm>,
     /// Checked first before the write, and again in the transaction.
     pub condition: WriteCondition,
+    /// The rules for the name: those of keys, or those of a hierarchy.
+    pub hierarchy: Hierarchy,
     /// By whose key to encrypt it.
     pub encryption: Option<Encryption>,
     /// Its access control list, if not the private one.
     pub acl: Option<NewAcl>,
+}
+
+impl WriteRequest {
+    /// A write of a key that replaces what has the name, without conditions and attributes.
+    #[must_use]
+    pub fn new(object: ObjectRef) -> Self {
+        Self {
+            object,
+            mode: WriteMode::Replace,
+            size: None,
+            attributes: VersionAttributes::default(),
+            permissions: 0o644,
+            want: AlgorithmSet::EMPTY,
+            checksum: None,
+            condition: WriteCondition::NONE,
+            hierarchy: Hierarchy::Flat,
+            encryption: None,
+            acl: None,
+        }
+    }
+
+    /// A write of a file by the rules of a hierarchy.
+    #[must_use]
+    pub fn file(object: ObjectRef, mode: WriteMode) -> Self {
+        Self {
+            mode,
+            hierarchy: Hierarchy::Strict,
+            ..Self::new(object)
+        }
+    }
 }
 
 /// The writer's length and digests of the bytes. The commit fails if one differs.
@@ -164,6 +147,17 @@ pub struct ExpectedContent {
     pub size: Option<u64>,
     /// Digests; each algorithm must have been wanted from the start.
     pub digests: Vec<Digest>,
+}
+
+impl ExpectedContent {
+    /// Content of a size, if it is known, with any digests.
+    #[must_use]
+    pub fn of_size(size: Option<u64>) -> Self {
+        Self {
+            size,
+            digests: Vec::new(),
+        }
+    }
 }
 
 /// A request to read an object or its metadata.
@@ -271,14 +265,17 @@ pub struct CopyRequest {
     pub source_condition: ReadCondition,
     /// To where.
     pub target: ObjectRef,
-    /// Tags and the like.
-    pub marks: VersionAttributes,
-    /// New attributes, or those of the source.
-    pub attributes: Option<ObjectMetadata>,
+    /// Attributes of the copy, apart from the access control list. Without tags of its own, it has
+    /// those of the source.
+    pub attributes: VersionAttributes,
+    /// Whether headers and metadata are those of `attributes`, and not those of the source.
+    pub replace_headers: bool,
     /// The digest to show as the copy's checksum, if it is not that of the source.
-    pub checksum: Option<dewar_checksum::Algorithm>,
+    pub checksum: Option<Algorithm>,
     /// The condition on the target.
     pub condition: WriteCondition,
+    /// The rules for the target's name.
+    pub hierarchy: Hierarchy,
     /// The key of a source that the customer's key encrypts.
     pub source_key: Option<CustomerKey>,
     /// By whose key to encrypt the copy.
@@ -299,4 +296,26 @@ pub struct RenameRequest {
     pub target: ObjectKey,
     /// The condition on the target.
     pub condition: WriteCondition,
+}
+
+/// The names that a rename in a hierarchy may replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    /// Nothing may have the target's name.
+    Never,
+    /// A file may replace a file.
+    Files,
+    /// The same, and a directory may replace an empty directory, as in POSIX.
+    EmptyDirectories,
+}
+
+/// A request to rename a file or a directory in a hierarchy.
+#[derive(Clone, Debug)]
+pub struct RenameNodeRequest {
+    /// The file or directory, without a slash at its end.
+    pub source: ObjectRef,
+    /// The new name.
+    pub target: ObjectRef,
+    /// The names that it may replace.
+    pub overwrite: Overwrite,
 }

@@ -1,6 +1,6 @@
 //! How objects of a bucket are encrypted that do not say.
 
-use dewar_meta::ns::Bucket;
+use dewar_namespace::Bucket;
 use dewar_types::Result;
 use minicbor::{Decode, Encode};
 

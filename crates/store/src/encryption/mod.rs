@@ -14,9 +14,9 @@ use std::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
 use dewar_auth::{MasterKeyId, MasterKeys};
+use dewar_catalog::record::{DisplayedChecksum, ETag, EncryptionRecord, KeyHolder, VersionRecord};
 use dewar_checksum::DigestSet;
 use dewar_env::Rng;
-use dewar_meta::ns::record::{DisplayedChecksum, ETag, EncryptionRecord, KeyHolder, VersionRecord};
 use dewar_types::{Error, ErrorKind, Result};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};

@@ -17,16 +17,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::MasterKeyId;
 use dewar_checksum::{Crc32c, crc32c};
-use dewar_data::pool::{DewarId, Pool};
-use dewar_env::{CreateOptions, Disk, DiskErrorKind};
-use dewar_meta::index::sorted_runs::{ReadOnlyRuns, RunFile, RunIndex};
-use dewar_meta::kv::embedded::EmbeddedKv;
+use dewar_disks::pool::{DewarId, Pool};
+use dewar_env::{CreateOptions, Disk, DiskErrorKind, WorkProgress};
+use dewar_kv::embedded::EmbeddedKv;
+use dewar_kv::index::sorted_runs::{ReadOnlyRuns, RunFile, RunIndex};
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
 
 use super::Engine;
@@ -109,8 +108,8 @@ impl Engine {
 }
 
 impl Backups {
-    /// Backs the catalog up into a folder; see the module. `progress` counts bytes as they are
-    /// copied. Only one backup per folder may run at a time.
+    /// Backs the catalog up into a folder; see the module. `progress` counts the bytes to
+    /// copy. Only one backup per folder may run at a time.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a folder of another deployment, or one that contains
@@ -120,7 +119,7 @@ impl Backups {
         &self,
         target: &Arc<dyn Disk>,
         plan: &BackupPlan,
-        progress: &AtomicU64,
+        progress: &WorkProgress,
     ) -> Result<BackupReport> {
         let dewar = self.pool.dewar();
         claim(&**target, dewar).await?;
@@ -136,12 +135,15 @@ impl Backups {
         {
             there.extend(file.runs.iter().map(run_key));
         }
+        let files = held.files();
+        let new = files.iter().filter(|run| !there.contains(&run_key(run)));
+        progress.set_total(new.map(|run| run.len).sum());
         let mut report = BackupReport {
             upto: held.applied(),
             unsealed_bytes,
             ..BackupReport::default()
         };
-        for (n, run) in held.files().iter().enumerate() {
+        for (n, run) in files.iter().enumerate() {
             report.runs += 1;
             report.bytes += run.len;
             if there.contains(&run_key(run)) && has_len(&**target, run).await? {
@@ -301,7 +303,7 @@ async fn copy_run(
     n: usize,
     run: &RunFile,
     target: &Arc<dyn Disk>,
-    progress: &AtomicU64,
+    progress: &WorkProgress,
 ) -> Result<()> {
     let path = run_path(run);
     let file = match target.create(&path, CreateOptions::default()).await {
@@ -320,7 +322,7 @@ async fn copy_run(
         let len = bytes.len() as u64;
         file.write_at(at, vec![bytes]).await?;
         at += len;
-        progress.fetch_add(len, Ordering::Relaxed);
+        progress.add_done(len);
     }
     if (at, crc.value()) != (run.len, run.crc) {
         let message = format!("run {:016x} of the catalog index has another sum", run.id);

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use dewar_checksum::crc32c;
-use dewar_data::pool::DewarId;
-use dewar_meta::index::sorted_runs::RunFile;
+use dewar_disks::pool::DewarId;
+use dewar_kv::index::sorted_runs::RunFile;
 use dewar_types::{DiskId, Timestamp};
 
 use super::backup::FILES;

@@ -1,6 +1,6 @@
 //! Why the disk in a folder is not used, in words for an administrator.
 
-use dewar_data::pool::DewarId;
+use dewar_disks::pool::DewarId;
 use dewar_types::{Error, ErrorKind};
 
 /// Why a folder with a disk in it is not used.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dewar_data::pool::{DewarId, FolderProbe, Identity, Member, inspect};
+use dewar_disks::pool::{DewarId, FolderProbe, Identity, Member, inspect};
 use dewar_env::{Disk, DiskError, DiskErrorKind, DiskState};
 use dewar_types::{Error, ErrorKind, Result};
 

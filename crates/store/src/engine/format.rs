@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use dewar_data::pool::{DewarId, IDENTITY_FILE, format};
+use dewar_disks::pool::{DewarId, IDENTITY_FILE, format};
 use dewar_env::{Disk, Env};
 use dewar_journal::Journal;
-use dewar_meta::index::sorted_runs::RunIndex;
+use dewar_kv::index::sorted_runs::RunIndex;
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 
 use super::folders::{FolderContent, Folders};

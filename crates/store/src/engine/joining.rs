@@ -20,7 +20,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_data::pool::{FolderProbe, inspect};
+use dewar_disks::pool::{FolderProbe, inspect};
 use dewar_env::{BoxFuture, Disk, DiskState};
 use dewar_types::Result;
 use parking_lot::RwLock;

@@ -1,7 +1,7 @@
 //! The report that precedes the acceptance of a loss.
 
 use dewar_checksum::crc32c;
-use dewar_data::pool::DewarId;
+use dewar_disks::pool::DewarId;
 use dewar_journal::AcceptedLoss;
 use dewar_types::Result;
 

@@ -40,12 +40,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use dewar_data::pool::{
+use dewar_disks::pool::{
     DewarId, FolderProbe, Identity, Member, Pool, check_blank, format, inspect,
 };
 use dewar_env::{Disk, DiskState, Env};
 use dewar_journal::{Journal, JournalState};
-use dewar_meta::index::sorted_runs::RunIndex;
+use dewar_kv::index::sorted_runs::RunIndex;
 use dewar_types::{DiskId, Error, ErrorKind, Layout, Result};
 use futures_util::FutureExt;
 use futures_util::future::select_all;
@@ -55,7 +55,7 @@ use tokio::time::Instant;
 use super::disk_refusal::DiskRefusal;
 use super::prepare::{check_room, settle_identity, wipe};
 use crate::Store;
-use crate::upkeep::Decision;
+use dewar_disks::upkeep::Decision;
 
 /// How long a change of the journal's members is waited for.
 const EPOCH_PATIENCE: Duration = Duration::from_secs(15);
@@ -167,9 +167,9 @@ impl Membership {
     /// Disks that were removed and are not used, unless they are taken back.
     #[must_use]
     pub fn removed(&self) -> BTreeSet<DiskId> {
-        let mut removed = self.store.removed();
+        let mut removed = self.store.disks().removed();
         removed.extend(self.journal.status().removed);
-        removed.retain(|id| !self.store.is_returning(*id));
+        removed.retain(|id| !self.store.disks().is_returning(*id));
         removed
     }
 
@@ -252,7 +252,7 @@ impl Membership {
         let id = self.bring_in(disk, replaces, pool).await?;
         // A dead one need not be waited for: it leaves the journal now, so that losses count afresh.
         if let Some(old) = replaces.filter(|old| self.is_dead(*old))
-            && self.store.decision(old) == Some(Decision::Replace)
+            && self.store.disks().decision(old) == Some(Decision::Replace)
             && let Err(error) = self.remove(old).await
         {
             tracing::info!(disk = %old, %error, "a dead disk that is replaced is not removed yet");
@@ -294,10 +294,13 @@ impl Membership {
             self.journal.joined(id, EPOCH_PATIENCE).await?;
         }
         if let Some(old) = replaces {
-            self.store.replace(old, id).await?;
+            self.store.disks().replace(old, id).await?;
             self.replacing.lock().remove(&id);
             // It was taken back, and is wanted again.
-            if matches!(self.store.decision(old), None | Some(Decision::Drain)) {
+            if matches!(
+                self.store.disks().decision(old),
+                None | Some(Decision::Drain)
+            ) {
                 let again = Some(Decision::Replace);
                 self.store.decide_about(old, again, true).await?;
             }
@@ -317,7 +320,7 @@ impl Membership {
         let mut known = None;
         if let Some(old) = replaces {
             self.check_replaced(old).await?;
-            known = self.store.pool_of_disk(old).await?;
+            known = self.store.disks().pool_of_disk(old).await?;
         }
         if let (Some(wanted), Some(known), Some(old)) = (wanted, known, replaces)
             && wanted != known
@@ -381,7 +384,7 @@ impl Membership {
     fn check_spare(&self, old: DiskId, id: DiskId) -> Result<()> {
         let pool = self.pool.member(id).map(|member| member.pool);
         let pool = pool.unwrap_or(self.pool.number());
-        let (now, then) = self.store.layouts_without(pool, old);
+        let (now, then) = self.store.disks().layouts_without(pool, old);
         let width = |layout: Option<Layout>| layout.map_or(0, |layout| layout.k);
         if width(then) >= width(now) {
             return Ok(());
@@ -400,7 +403,7 @@ impl Membership {
         {
             return Ok(());
         }
-        let lines = self.store.disk_lines().await?;
+        let lines = self.store.disks().disk_lines().await?;
         if lines.iter().any(|line| line.disk == old) {
             return Ok(());
         }
@@ -467,8 +470,8 @@ impl Membership {
             if !self.journal.status().removed.contains(&id) {
                 self.leave(id).await?;
             }
-            self.store.take_back(id).await?;
-        } else if !self.store.is_returning(id) {
+            self.store.disks().take_back(id).await?;
+        } else if !self.store.disks().is_returning(id) {
             let (kind, message) = match self.pool.member(id) {
                 Some(_) => (
                     ErrorKind::AlreadyExists,
@@ -517,7 +520,7 @@ impl Membership {
 
     async fn take_in(&self, disk: &Arc<dyn Disk>, identity: &Identity) -> Result<()> {
         let removed = || self.journal.status().removed.contains(&identity.disk);
-        if self.store.is_returning(identity.disk) && removed() {
+        if self.store.disks().is_returning(identity.disk) && removed() {
             return self.take_in_again(disk, identity).await;
         }
         settle_identity(&**disk, identity).await?;
@@ -550,12 +553,13 @@ impl Membership {
         let _turn = self.turn.lock().await;
         let members = self.journal.status().members;
         let stays = |other: &&DiskId| {
-            **other != id && self.store.decision(**other) != Some(Decision::Remove)
+            **other != id && self.store.disks().decision(**other) != Some(Decision::Remove)
         };
         let remain = members.iter().filter(stays).count();
         let writable = self.pool.writable().filter(|member| stays(&&member.id));
         let (writable, needed) = (writable.count(), self.pool.tolerance() + 1);
-        let known = members.contains(&id) && self.store.decision(id) != Some(Decision::Remove);
+        let known =
+            members.contains(&id) && self.store.disks().decision(id) != Some(Decision::Remove);
         if known && (remain < needed || writable < needed) {
             let layouts = self.pool.layouts().map(|(_, layout)| layout);
             let widest = layouts.max_by_key(|layout| layout.m);
@@ -580,7 +584,7 @@ impl Membership {
     async fn check_pool_without(&self, id: DiskId) -> Result<()> {
         let several = self.pool.layouts().count() > 1;
         let Some(pool) = (match several {
-            true => self.store.pool_of_disk(id).await?,
+            true => self.store.disks().pool_of_disk(id).await?,
             false => None,
         }) else {
             return Ok(());
@@ -591,7 +595,7 @@ impl Membership {
         let stays = |member: &Member| {
             member.id != id
                 && member.pool == pool
-                && self.store.decision(member.id) != Some(Decision::Remove)
+                && self.store.disks().decision(member.id) != Some(Decision::Remove)
         };
         let (left, needed) = (
             self.pool.writable().filter(stays).count(),
@@ -644,12 +648,12 @@ impl Membership {
         for (new, old) in replacing {
             // Whoever gives the command does the same.
             let _turn = self.turn.lock().await;
-            self.store.replace(old, new).await?;
+            self.store.disks().replace(old, new).await?;
             self.replacing.lock().remove(&new);
         }
         self.settle_lost().await?;
         let removed = self.journal.status().removed;
-        for id in self.store.removed() {
+        for id in self.store.disks().removed() {
             if !removed.contains(&id) || self.pool.member(id).is_some() {
                 let _turn = self.turn.lock().await;
                 self.leave(id).await?;
@@ -658,7 +662,7 @@ impl Membership {
         self.refused
             .lock()
             .retain(|_, since| since.elapsed() < RETRY_AFTER);
-        for id in self.store.removable() {
+        for id in self.store.disks().removable() {
             if self.refused.lock().contains_key(&id) {
                 continue;
             }
@@ -681,11 +685,11 @@ impl Membership {
     /// them any more. Their data is rebuilt and gets layouts without them.
     async fn settle_lost(&self) -> Result<()> {
         let _turn = self.turn.lock().await;
-        let known = self.store.removed();
+        let known = self.store.disks().removed();
         for id in self.journal.status().removed {
-            if !known.contains(&id) && !self.store.is_returning(id) {
+            if !known.contains(&id) && !self.store.disks().is_returning(id) {
                 tracing::info!(disk = %id, "a disk that was given up with a loss counts as removed");
-                self.store.note_removed(id).await?;
+                self.store.disks().note_removed(id).await?;
             }
         }
         Ok(())
@@ -754,7 +758,7 @@ impl Membership {
     /// Passes the present disks to the index, with those that stay first. Returns whether it has
     /// all its copies.
     async fn tell_index(&self) -> bool {
-        let leaves = |member: &Member| self.store.decision(member.id).is_some();
+        let leaves = |member: &Member| self.store.disks().decision(member.id).is_some();
         let (leave, mut all): (Vec<Member>, Vec<Member>) = self.pool.members().partition(leaves);
         all.extend(leave);
         // One that is to leave holds what it holds until it has left: its copies may be the only ones.

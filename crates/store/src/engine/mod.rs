@@ -31,26 +31,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::{MasterKeys, Ownership};
-use dewar_data::blob::BlobStore;
-use dewar_data::pool::{DewarId, Identity, Member, Pool};
-use dewar_data::segment::{SegmentLimits, SegmentTable, Segments};
+use dewar_catalog::Ids;
+use dewar_disks::blob::BlobStore;
+use dewar_disks::pool::{DewarId, Identity, Member, Pool};
+use dewar_disks::segment::SegmentLimits;
+use dewar_env::worker::WorkerRegistry;
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, JournalConfig, OpenError, RetentionPin};
-use dewar_meta::index::Index;
-use dewar_meta::index::sorted_runs::{RunConfig, RunIndex};
-use dewar_meta::kv::Kv;
-use dewar_meta::kv::embedded::{EmbeddedConfig, EmbeddedKv};
-use dewar_meta::ns::{Ids, Tree};
+use dewar_kv::Kv;
+use dewar_kv::embedded::{EmbeddedConfig, EmbeddedKv};
+use dewar_kv::index::Index;
+use dewar_kv::index::sorted_runs::{RunConfig, RunIndex};
+use dewar_namespace::Tree;
 use dewar_types::{DiskId, Error, Layout, Result};
 use tokio::sync::Mutex;
 
 use crate::digests::DigestLimits;
 use crate::lifecycle::LifecycleConfig;
 use crate::limits::{PART_BYTES_MIN, SMALL_BYTES_DEFAULT};
-use crate::segment_recovery::SegmentRecovery;
-use crate::upkeep::UpkeepConfig;
-use crate::workers::Workers;
-use crate::{BlobTable, JournalPin, ListingConfig, Store, StoreParts};
+use crate::{ListingConfig, Store, StoreParts};
+use dewar_disks::JournalPin;
+use dewar_disks::SegmentRecovery;
+use dewar_disks::upkeep::UpkeepConfig;
+use dewar_disks::{DiskParts, Disks};
 
 pub use backup::{BackupPlan, BackupReport, Backups};
 pub use disk_refusal::DiskRefusal;
@@ -179,7 +182,7 @@ pub struct Engine {
     index: Arc<RunIndex>,
     kv: EmbeddedKv,
     membership: Arc<Membership>,
-    workers: Mutex<Option<Workers>>,
+    workers: Arc<WorkerRegistry>,
     looking: Mutex<Option<WatchTasks>>,
     /// Whether workers seal, compact and repair.
     worked: bool,
@@ -372,44 +375,40 @@ impl Engine {
         let blobs = Arc::new(BlobStore::new(Arc::clone(&pool)));
         begin_lineage(env, config, &journal, &seam, &blobs).await?;
         let tree = open_tree(env, config, &seam).await?;
-        let table = Arc::new(BlobTable::new(
-            env.clone(),
-            Arc::clone(&seam),
-            Arc::clone(&tree),
-            Arc::new(SegmentPin {
+        let disks = Disks::new(DiskParts {
+            env: env.clone(),
+            catalog: tree.catalog().clone(),
+            blobs,
+            journal: Arc::new(SegmentPin {
                 journal: journal.clone(),
                 index: Arc::clone(&index),
                 hold,
                 moves: Arc::clone(&moves),
             }),
-        ));
-        let segments = Segments::with_limits(
-            Arc::clone(&blobs),
-            Arc::clone(&table) as Arc<dyn SegmentTable>,
-            config.segments,
-        );
-        carried.restore(&segments, config.pool).await?;
+            segments: config.segments,
+            upkeep: config.upkeep.clone(),
+        });
+        carried.restore(disks.segments(), config.pool).await?;
         // The first id of this opening: whatever is older and unnamed is a leftover.
         let first_new = tree.ids().blob().await?;
         let store = Store::new(StoreParts {
             env: env.clone(),
-            kv: seam,
             tree,
-            blobs,
-            segments,
-            table,
+            disks,
             master,
             small_bytes_max: config.small_bytes_max,
-            upkeep: config.upkeep.clone(),
             part_bytes_min: config.part_bytes_min,
             lifecycle: config.lifecycle.clone(),
             listing: config.listing,
             ownership: config.ownership,
             digests: config.digests,
         });
-        store.load_decisions().await?;
+        store.disks().load_decisions().await?;
         store.accounts().try_refer_by_id().await;
-        let workers = (work == BackgroundWork::On).then(|| Workers::start(&store, first_new));
+        let workers = match work {
+            BackgroundWork::On => crate::workers::start(&store, first_new),
+            BackgroundWork::Off => WorkerRegistry::new(env.clone()),
+        };
         let membership = Membership::new(membership::MembershipDeps {
             env: env.clone(),
             pool: Arc::clone(&pool),
@@ -429,7 +428,7 @@ impl Engine {
             kv,
             membership,
             settling: Mutex::new(settling),
-            workers: Mutex::new(workers),
+            workers: Arc::new(workers),
             looking: Mutex::default(),
             worked: work == BackgroundWork::On,
         })
@@ -486,6 +485,12 @@ impl Engine {
         &self.membership
     }
 
+    /// The background work.
+    #[must_use]
+    pub const fn workers(&self) -> &Arc<WorkerRegistry> {
+        &self.workers
+    }
+
     /// The log below everything.
     #[must_use]
     pub fn journal(&self) -> &Journal {
@@ -506,9 +511,7 @@ impl Engine {
     pub async fn close(&self, patience: Duration) -> Result<()> {
         self.looking.lock().await.take();
         self.settling.lock().await.take();
-        if let Some(workers) = self.workers.lock().await.take() {
-            workers.stop().await;
-        }
+        self.workers.stop().await;
         let closed = self.kv.close(patience).await;
         self.index.stop().await;
         closed

@@ -1,6 +1,6 @@
 //! Checks and steps before a folder's disk joins.
 
-use dewar_data::pool::{IDENTITY_FILE, Identity};
+use dewar_disks::pool::{IDENTITY_FILE, Identity};
 use dewar_env::{Disk, DiskErrorKind};
 use dewar_types::{Error, ErrorKind, Result};
 

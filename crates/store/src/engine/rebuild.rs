@@ -15,7 +15,7 @@
 //! name ([`crate::salvage`]).
 //!
 //! # Order and crashes
-//! The new index says that it was rebuilt ([`crate::RebuildMarker`]). It is durable before the journal
+//! The new index says that it was rebuilt ([`dewar_disks::RebuildMarker`]). It is durable before the journal
 //! begins anew. In between, the journal does not continue the index, so the store cannot be opened.
 //! A repetition continues there. Once the new journal has begun, the store opens and sweeps
 //! nothing, and a repetition continues with the salvage.
@@ -26,24 +26,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::MasterKeys;
-use dewar_data::blob::BlobStore;
-use dewar_data::pool::{DewarId, Member};
-use dewar_data::segment::{SegmentTable, Segments};
+use dewar_catalog::{IdKind, keys};
+use dewar_disks::blob::BlobStore;
+use dewar_disks::pool::{DewarId, Member};
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, JournalConfig, Recovery};
-use dewar_meta::index::Entry;
-use dewar_meta::index::sorted_runs::{
-    LostKeyRange, ReadOnlyRuns, RunIndex, SurvivingRuns, remains,
-};
-use dewar_meta::kv::embedded::decode_batch;
-use dewar_meta::kv::{Kv, MemoryKv, ReadOnlyKv};
-use dewar_meta::ns::{IdKind, Tree, keys};
+use dewar_kv::embedded::decode_batch;
+use dewar_kv::index::Entry;
+use dewar_kv::index::sorted_runs::{LostKeyRange, ReadOnlyRuns, RunIndex, SurvivingRuns, remains};
+use dewar_kv::{Kv, MemoryKv, ReadOnlyKv};
+use dewar_namespace::Tree;
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result, Timestamp};
 
 use super::{BackgroundWork, Engine, EngineConfig, Folders, RestoreReport};
 use crate::salvage::{Finding, ID_GAP, Salvage, SalvageReport, rebuilt_entry};
-use crate::segment_recovery::{SegmentRecovery, pool_in};
-use crate::{BlobTable, JournalPin, RebuildMarker, RebuildSource, Store, StoreParts};
+use crate::{Store, StoreParts};
+use dewar_disks::{DiskParts, Disks};
+use dewar_disks::{JournalPin, RebuildMarker, RebuildSource};
+use dewar_disks::{SegmentRecovery, pool_in};
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(600);
@@ -663,7 +663,7 @@ pub(super) async fn save_carried(
     let inner = &store.inner;
     inner.blobs.placement().refresh(inner.blobs.pool()).await;
     for (segment, slots) in carried.unsealed() {
-        let shelf = dewar_data::blob::shelf_of(segment);
+        let shelf = dewar_disks::blob::shelf_of(segment);
         let there = inner.blobs.shelf(&shelf).await;
         if let Some(shards) = there.blobs.get(&segment)
             && inner.blobs.assemble(segment, shards).await.is_ok()
@@ -730,29 +730,21 @@ async fn store_on(
     let members = folders.members(dewar, config).into_iter();
     let members = members.map(|(member, _)| member).collect();
     let pool = Arc::new(config.pool_of(env, dewar, members)?);
-    let blobs = Arc::new(BlobStore::new(pool));
     let tree = Arc::new(Tree::open(Arc::clone(&kv), env.clone(), config.zone).await?);
-    let table = Arc::new(BlobTable::new(
-        env.clone(),
-        Arc::clone(&kv),
-        Arc::clone(&tree),
-        Arc::new(NoJournal),
-    ));
-    let segments = Segments::with_limits(
-        Arc::clone(&blobs),
-        Arc::clone(&table) as Arc<dyn SegmentTable>,
-        config.segments,
-    );
+    let disks = Disks::new(DiskParts {
+        env: env.clone(),
+        catalog: tree.catalog().clone(),
+        blobs: Arc::new(BlobStore::new(pool)),
+        journal: Arc::new(NoJournal),
+        segments: config.segments,
+        upkeep: config.upkeep.clone(),
+    });
     Ok(Store::new(StoreParts {
         env: env.clone(),
-        kv,
         tree,
-        blobs,
-        segments,
-        table,
+        disks,
         master: Arc::clone(master),
         small_bytes_max: config.small_bytes_max,
-        upkeep: config.upkeep.clone(),
         lifecycle: config.lifecycle.clone(),
         listing: config.listing,
         ownership: config.ownership,

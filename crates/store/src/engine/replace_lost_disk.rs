@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use dewar_data::pool::{DewarId, FolderProbe, Identity, check_blank, format, inspect};
+use dewar_disks::pool::{DewarId, FolderProbe, Identity, check_blank, format, inspect};
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, QuorumShortage};
 use dewar_types::{DiskId, Error, ErrorKind, Result};

@@ -12,19 +12,19 @@
 //!
 //! # Crashes
 //! As with a rebuild: repeat the restore, or continue with a rebuild. Once the new journal has
-//! begun, the catalog records the backup that it was made from ([`crate::RebuildMarker`]), and a
+//! begun, the catalog records the backup that it was made from ([`dewar_disks::RebuildMarker`]), and a
 //! repetition continues with the salvage.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::MasterKeys;
-use dewar_data::pool::DewarId;
+use dewar_catalog::record::{ChangeRecord, Record as _};
+use dewar_catalog::{IdKind, keys, lineage_key};
+use dewar_disks::pool::DewarId;
 use dewar_env::{Disk, Env};
-use dewar_meta::index::sorted_runs::{ReadOnlyRuns, RunIndex, runs_in_files};
-use dewar_meta::kv::embedded::decode_batch;
-use dewar_meta::ns::record::{ChangeRecord, Record as _};
-use dewar_meta::ns::{IdKind, keys, lineage_key};
+use dewar_kv::embedded::decode_batch;
+use dewar_kv::index::sorted_runs::{ReadOnlyRuns, RunIndex, runs_in_files};
 use dewar_types::{BlobId, Error, ErrorKind, Result, Timestamp};
 
 use super::backup::{all, run_path, taken, verify};
@@ -35,7 +35,7 @@ use super::rebuild::{
 };
 use super::{BackgroundWork, Diagnosis, Engine, EngineConfig, Folders, RebuildMethod};
 use crate::salvage::{Salvage, SalvageReport};
-use crate::{RebuildMarker, RebuildSource};
+use dewar_disks::{RebuildMarker, RebuildSource};
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(600);

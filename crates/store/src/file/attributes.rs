@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, makes_only_new};
-use dewar_meta::ns::Bucket;
-use dewar_meta::ns::record::EntryAttributes;
+use dewar_catalog::record::EntryAttributes;
+use dewar_namespace::NameRef;
 use dewar_types::{Error, ErrorKind, Result};
 use minicbor::bytes::ByteVec;
 
 use crate::Store;
 use crate::api::ObjectRef;
 use crate::authorize::actor;
+use crate::content_writer::ContentWriter;
 use crate::limits::{DIRECTORY_XATTR_BYTES_MAX, XATTR_BYTES_MAX};
 
-use super::Revision;
+use super::directory::not_found;
 
 /// A change of attributes.
 #[derive(Clone, Debug, Default)]
@@ -40,13 +41,12 @@ impl Store {
         caller: &Caller,
         name: &ObjectRef,
     ) -> Result<BTreeMap<String, Bytes>> {
-        // Who may look at it may look at these.
-        self.stat(caller, name).await?;
-        let bucket = self.inner.bucket_of(caller, &name.bucket).await?;
-        let attributes = match self.inner.either(&bucket, &name.key).await? {
-            (_, Some(directory)) => directory.attributes,
-            (Some(file), None) => file.attributes,
-            (None, None) => return Err(not_found(&bucket, name)),
+        // A caller who may look at it may look at these.
+        let (bucket, node) = self.inner.authorized_node(caller, name).await?;
+        let attributes = match (node.file(), node.directory()) {
+            (_, Some(directory)) => &directory.attributes,
+            (Some(file), None) => &file.attributes,
+            (None, None) => return Err(not_found(&bucket, name.key.as_str())),
         };
         Ok(shown(&attributes.xattrs))
     }
@@ -65,11 +65,12 @@ impl Store {
     ) -> Result<()> {
         let inner = &self.inner;
         let bucket = inner.bucket_of(caller, &name.bucket).await?;
-        let found = inner.either(&bucket, &name.key).await?;
+        let node = inner.tree.find_node(&bucket, &name.key).await?;
+        let (is_file, is_dir) = (node.file().is_some(), node.directory().is_some());
         let details = inner.details();
-        let key = match &found {
-            (_, Some(_)) => format!("{}/", name.key),
-            _ => name.key.as_str().to_owned(),
+        let key = match is_dir {
+            true => format!("{}/", name.key),
+            false => name.key.as_str().to_owned(),
         };
         inner.authorize_in_bucket(caller, Action::PutObject, &bucket, Some(&key), &details)?;
         let (tenant, name_of) = (&bucket.tenant.name, bucket.name.as_str());
@@ -80,24 +81,27 @@ impl Store {
             );
             return Err(Error::new(ErrorKind::Denied, message));
         }
-        let bytes_max = match &found {
-            (_, Some(_)) => DIRECTORY_XATTR_BYTES_MAX,
-            _ => XATTR_BYTES_MAX,
+        let bytes_max = match is_dir {
+            true => DIRECTORY_XATTR_BYTES_MAX,
+            false => XATTR_BYTES_MAX,
         };
         let alter = |attributes: &mut EntryAttributes| apply(&change, attributes, bytes_max);
         let principal = caller.to_string();
         let actor = actor(caller, &principal);
         let tree = &inner.tree;
-        match found {
-            (_, Some(_)) => tree.alter_dir(&actor, &bucket, &name.key, alter).await?,
-            (Some(_), None) => tree.alter_file(&actor, &bucket, &name.key, alter).await?,
-            (None, None) => return Err(not_found(&bucket, name)),
+        match (is_file, is_dir) {
+            (_, true) => tree.alter_dir(&actor, &bucket, &name.key, alter).await?,
+            (true, false) => {
+                let file = NameRef::new(&bucket, &name.key, Some(node.into_name()));
+                tree.alter_file(&actor, file, alter).await?
+            }
+            (false, false) => return Err(not_found(&bucket, name.key.as_str())),
         };
         Ok(())
     }
 }
 
-impl Revision {
+impl ContentWriter {
     /// The extended attributes that the version's file will have.
     #[must_use]
     pub fn extended_attributes(&self) -> BTreeMap<String, Bytes> {
@@ -116,11 +120,6 @@ impl Revision {
         }
         Ok(())
     }
-}
-
-fn not_found(bucket: &Bucket, name: &ObjectRef) -> Error {
-    let message = format!("{} does not exist", bucket.path(name.key.as_str()));
-    Error::new(ErrorKind::NotFound, message)
 }
 
 /// As they are told.

@@ -1,8 +1,10 @@
 //! Looking at names, and directories: what is there, what is in them, making and removing them.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::record::{DirRecord, FileRecord};
-use dewar_meta::ns::{Bucket, DirOptions, ListQuery, Listed};
+use dewar_catalog::record::{DirRecord, FileRecord};
+use dewar_namespace::{
+    Bucket, DeleteTarget, DirOptions, Hierarchy, ListQuery, Listed, ResolvedNode,
+};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::api::{BucketRef, DeleteRequest, ObjectRef, WriteCondition};
@@ -15,7 +17,7 @@ use crate::{Inner, Store};
 use super::{DirEntry, DirPage, MakeDirRequest, Node, NodeAttributes, ReadDirRequest};
 
 /// What a directory has that was only made by the names below it.
-const DIRECTORY_MODE: u32 = 0o755;
+pub(super) const DIRECTORY_MODE: u32 = 0o755;
 
 impl Store {
     /// Looks a name up. A key without a slash at its end means either, a directory first.
@@ -23,30 +25,11 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
     pub async fn stat(&self, caller: &Caller, name: &ObjectRef) -> Result<Node> {
-        let inner = &self.inner;
-        let bucket = inner.bucket_of(caller, &name.bucket).await?;
-        let details = Details {
-            stat: true,
-            ..inner.details()
-        };
-        let (file, directory) = inner.either(&bucket, &name.key).await?;
-        let key = name.key.as_str();
-        if let Some(directory) = directory {
-            inner.authorize_directory(caller, &bucket, key, &details)?;
-            return Ok(directory_node(&directory));
-        }
-        let access_facts = file.as_ref().map(AccessFacts::of).transpose()?;
-        inner.authorize_object(
-            caller,
-            Action::GetObject,
-            &bucket,
-            key,
-            access_facts.as_ref(),
-            &details,
-        )?;
-        match file {
-            Some(file) => Ok(file_node(&bucket, &file)),
-            None => Err(not_found(&bucket, key)),
+        let (bucket, node) = self.inner.authorized_node(caller, name).await?;
+        match (node.file(), node.directory()) {
+            (_, Some(directory)) => Ok(directory_node(directory)),
+            (Some(file), None) => Ok(file_node(&bucket, file)),
+            (None, None) => Err(not_found(&bucket, name.key.as_str())),
         }
     }
 
@@ -87,13 +70,9 @@ impl Store {
             .await?;
         if !prefix.is_empty() && request.after.is_none() {
             let key = ObjectKey::new(&request.directory)?;
-            match inner.either(&bucket, &key).await? {
-                (_, Some(_)) => {}
-                (Some(_), None) => {
-                    let message = format!("{} is no directory", bucket.path(key.as_str()));
-                    return Err(Error::new(ErrorKind::NotADirectory, message));
-                }
-                (None, None) => return Err(not_found(&bucket, key.as_str())),
+            let node = inner.tree.find_node(&bucket, &key).await?;
+            if node.directory().is_none() {
+                return Err(no_directory(&bucket, &key, node.file()));
             }
         }
         let query = ListQuery {
@@ -104,7 +83,7 @@ impl Store {
             explicit_dirs: true,
         };
         let listing = loop {
-            let gate = inner.listings.gate(caller.account());
+            let gate = inner.listings.gate(caller);
             let listing = inner.tree.list_within(&bucket, query, gate.budget()).await;
             match listing {
                 // Once it has begun it waits: its client would take what came for the whole.
@@ -145,7 +124,8 @@ impl Store {
     /// Makes a directory that stays when nothing is in it.
     ///
     /// # Errors
-    /// [`ErrorKind::AlreadyExists`] where a file or directory has the name,
+    /// [`ErrorKind::AlreadyExists`] where a file or directory has the name, unless the request allows
+    /// an existing directory,
     /// [`ErrorKind::NotFound`] where a directory above is missing and is not to be made,
     /// [`ErrorKind::NotADirectory`] where one above is a file; [`ErrorKind::Denied`],
     /// [`ErrorKind::NoSuchBucket`].
@@ -161,30 +141,53 @@ impl Store {
                 Some(&named),
             )
             .await?;
-        if inner.tree.lookup(&bucket, key).await?.is_some() {
-            let message = format!("{} exists and is a file", bucket.path(key.as_str()));
-            return Err(Error::new(ErrorKind::AlreadyExists, message));
-        }
-        inner.check_above(&bucket, key).await?;
         let options = DirOptions {
             group: None,
             mode: request.mode & 0o7777,
             make_parents: request.parents,
+            existing: request.existing,
+            hierarchy: Hierarchy::Strict,
         };
         let principal = caller.to_string();
         let actor = actor(caller, &principal);
-        if request.parents {
-            // Each as if it had been asked for, so that it stays when nothing is in it.
-            for (at, _) in key.as_str().match_indices('/') {
-                let above = ObjectKey::new(&key.as_str()[..at])?;
-                match inner.tree.make_dir(&actor, &bucket, &above, options).await {
-                    Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-                    _ => {}
-                }
-            }
-        }
         let made = inner.tree.make_dir(&actor, &bucket, key, options).await;
         made.map(|_| ())
+    }
+
+    /// Removes a file, in one batch. In a bucket that keeps versions, a delete marker hides it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::IsADirectory`], [`ErrorKind::Locked`],
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn remove_file(&self, caller: &Caller, file: &ObjectRef) -> Result<()> {
+        let inner = &self.inner;
+        let bucket = inner.bucket_of(caller, &file.bucket).await?;
+        let node = inner.tree.find_node(&bucket, &file.key).await?;
+        let (key, details) = (file.key.as_str(), inner.details());
+        let (action, named) = (Action::DeleteObject, Some(key));
+        if node.file().is_none() || node.directory().is_some() {
+            // A caller who may remove it, or list it, may know what is there.
+            let may = inner.authorize_optional(caller, action, &bucket, named, &details);
+            if node.directory().is_some() {
+                may.or_else(|_| inner.authorize_directory(caller, &bucket, key, &details))?;
+                let message = format!("{} is a directory", bucket.path(key));
+                return Err(Error::new(ErrorKind::IsADirectory, message));
+            }
+            may.or_else(|_| inner.authorize_object(caller, action, &bucket, key, None, &details))?;
+            return Err(not_found(&bucket, key));
+        }
+        inner.authorize_in_bucket(caller, action, &bucket, named, &details)?;
+        let doomed = DeleteTarget {
+            found: Some(node.into_name()),
+            ..DeleteTarget::key(file.key.clone())
+        };
+        let principal = caller.to_string();
+        let actor = actor(caller, &principal);
+        let removed = inner.tree.delete(&actor, &bucket, &doomed, false).await?;
+        match removed.version.is_some() || removed.marker.is_some() {
+            true => Ok(()),
+            false => Err(not_found(&bucket, key)),
+        }
     }
 
     /// Removes a directory in which nothing is, or nothing but the empty object with its name and a slash
@@ -205,17 +208,13 @@ impl Store {
                 Some(&named),
             )
             .await?;
-        match inner.either(&bucket, key).await? {
-            (_, Some(_)) => {}
-            (Some(_), None) => {
-                let message = format!("{} is no directory", bucket.path(key.as_str()));
-                return Err(Error::new(ErrorKind::NotADirectory, message));
-            }
-            (None, None) => return Err(not_found(&bucket, key.as_str())),
-        }
         let principal = caller.to_string();
         let actor = actor(caller, &principal);
         match inner.tree.remove_dir(&actor, &bucket, key).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let file = inner.tree.lookup(&bucket, key).await?;
+                return Err(no_directory(&bucket, key, file.as_ref()));
+            }
             Err(error)
                 if error.kind() == ErrorKind::NotEmpty
                     && inner.is_only_marked(&bucket, &named).await? => {}
@@ -243,15 +242,30 @@ impl Store {
 }
 
 impl Inner {
-    /// The file and the directory of a name.
-    pub(super) async fn either(
+    /// What has a name, for a caller who may look at it, or may know that nothing has it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub(super) async fn authorized_node(
         &self,
-        bucket: &Bucket,
-        key: &ObjectKey,
-    ) -> Result<(Option<FileRecord>, Option<DirRecord>)> {
-        let file = self.tree.lookup(bucket, key).await?;
-        let file = file.map(|found| found.file).filter(FileRecord::is_live);
-        Ok((file, self.tree.find_dir(bucket, key).await?))
+        caller: &Caller,
+        name: &ObjectRef,
+    ) -> Result<(Bucket, ResolvedNode)> {
+        let bucket = self.bucket_of(caller, &name.bucket).await?;
+        let details = Details {
+            stat: true,
+            ..self.details()
+        };
+        let node = self.tree.find_node(&bucket, &name.key).await?;
+        let key = name.key.as_str();
+        if node.directory().is_some() {
+            self.authorize_directory(caller, &bucket, key, &details)?;
+        } else {
+            let facts = node.file().map(AccessFacts::of).transpose()?;
+            let action = Action::GetObject;
+            self.authorize_object(caller, action, &bucket, key, facts.as_ref(), &details)?;
+        }
+        Ok((bucket, node))
     }
 
     /// Whether all that is in a directory is an empty object with the directory's own name.
@@ -271,31 +285,11 @@ impl Inner {
             _ => false,
         })
     }
-
-    /// Fails where something above the name is a file and no directory.
-    pub(super) async fn check_above(&self, bucket: &Bucket, key: &ObjectKey) -> Result<()> {
-        let mut rest = key.as_str();
-        while let Some((above, _)) = rest.rsplit_once('/') {
-            if above.is_empty() {
-                return Ok(());
-            }
-            match self.either(bucket, &ObjectKey::new(above)?).await? {
-                // What is above a directory that is there are directories.
-                (_, Some(_)) => return Ok(()),
-                (Some(_), None) => {
-                    let message = format!("{} is no directory", bucket.path(above));
-                    return Err(Error::new(ErrorKind::NotADirectory, message));
-                }
-                (None, None) => rest = above,
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Inner {
     /// Lets a caller look at a directory who may list what is in it.
-    fn authorize_directory(
+    pub(super) fn authorize_directory(
         &self,
         caller: &Caller,
         bucket: &Bucket,
@@ -312,7 +306,18 @@ impl Inner {
     }
 }
 
-fn not_found(bucket: &Bucket, key: &str) -> Error {
+/// The error for a name that is no directory.
+pub(super) fn no_directory(bucket: &Bucket, key: &ObjectKey, file: Option<&FileRecord>) -> Error {
+    match file {
+        Some(_) => {
+            let message = format!("{} is no directory", bucket.path(key.as_str()));
+            Error::new(ErrorKind::NotADirectory, message)
+        }
+        None => not_found(bucket, key.as_str()),
+    }
+}
+
+pub(super) fn not_found(bucket: &Bucket, key: &str) -> Error {
     let message = format!("{} does not exist", bucket.path(key));
     Error::new(ErrorKind::NotFound, message)
 }

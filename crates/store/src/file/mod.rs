@@ -5,28 +5,25 @@
 //! that were made on request stay.
 //!
 //! - [`crate::Store::stat`], [`crate::Store::read_dir`], [`crate::Store::make_dir`],
-//!   [`crate::Store::remove_dir`] ([`directory`]);
+//!   [`crate::Store::remove_file`], [`crate::Store::remove_dir`] ([`directory`]);
+//! - [`crate::Store::copy_tree`], [`crate::Store::remove_tree`] ([`tree`]);
+//! - [`crate::Store::rename_node`];
 //! - [`crate::Store::extended_attributes`], [`crate::Store::change_attributes`] ([`attributes`]);
-//! - [`OpenFile`]: one version, opened once and read at any places, side by side;
-//! - [`Revision`]: a new version written at any places, which appears when it is committed.
+//! - [`crate::Store::open_file`]: one version, opened once and read at any places, side by side;
+//! - [`crate::Store::write`]: a new version written at any places, which appears when it is committed.
 
-mod assembly;
 mod attributes;
 mod directory;
-mod extent_map;
 mod open;
-mod revision;
-mod write_authorization;
+mod tree;
 
-use dewar_meta::ns::record::EntryAttributes;
-use dewar_types::{EntryId, Timestamp, UserId};
+use dewar_catalog::record::EntryAttributes;
+use dewar_types::{EntryId, Error, Timestamp, UserId};
 
 use crate::api::{BucketRef, ObjectInfo, ObjectRef};
 
 pub use attributes::AttributeChange;
-pub use dewar_data::blob::{ChecksummedBytes, VerifiedBytes};
-pub use open::{FileBytes, OpenFile};
-pub use revision::{FileWrite, Revision, Snapshot, WriteMode};
+pub use dewar_disks::blob::{ChecksummedBytes, VerifiedBytes};
 
 /// Attributes that files and directories have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,4 +111,28 @@ pub struct MakeDirRequest {
     pub mode: u32,
     /// Whether directories that are missing above it are made too.
     pub parents: bool,
+    /// Whether an existing directory is no error.
+    pub existing: bool,
+}
+
+/// A request to copy a directory with its content.
+#[derive(Clone, Debug)]
+pub struct CopyTreeRequest {
+    /// The directory, without a slash at its end.
+    pub source: ObjectRef,
+    /// The directory that gets the content.
+    pub target: ObjectRef,
+    /// Whether files at the target are replaced.
+    pub overwrite: bool,
+}
+
+/// The result of a verb on a directory with its content.
+#[derive(Debug, Default)]
+pub struct TreeReport {
+    /// The number of files and directories that were copied or removed.
+    pub done: u64,
+    /// The number of those that were not.
+    pub failed: u64,
+    /// The first failures ([`crate::limits::TREE_FAILURES_MAX`]), by key.
+    pub failures: Vec<(String, Error)>,
 }

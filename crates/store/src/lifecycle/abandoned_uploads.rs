@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dewar_meta::ns::{Bucket, BucketQuery, OpenUploadEntry};
+use dewar_namespace::{Bucket, BucketQuery, OpenUploadEntry};
 use dewar_types::{BucketName, EntryId, ErrorKind, ObjectKey, Result, Timestamp};
 
 use super::scan::{BUCKETS, PAGE, PassPacer, SYSTEM};
@@ -95,7 +95,7 @@ impl Inner {
     async fn buckets_of(&self, uploads: &[&OpenUploadEntry]) -> Result<BTreeMap<EntryId, Bucket>> {
         let wanted = |id: EntryId| uploads.iter().any(|entry| entry.bucket == id);
         let mut found = BTreeMap::new();
-        for tenant in self.tree.tenants().await? {
+        for tenant in self.tree.catalog().tenants().await? {
             let mut after: Option<BucketName> = None;
             loop {
                 let query = BucketQuery {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dewar_meta::ns::record::VersionRecord;
+use dewar_catalog::record::VersionRecord;
 use dewar_types::Timestamp;
 
 use super::DAY;

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub use evaluation::Expiry;
 pub use rules::Lifecycle;
 
-pub(crate) use scan::lifecycle;
+pub(crate) use scan::LifecycleWorker;
 
 use dewar_auth::Caller;
 use dewar_types::Result;

@@ -19,11 +19,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_meta::kv::{Batch, CommitError};
-use dewar_meta::ns::record::VersionRecord;
-use dewar_meta::ns::{
-    Actor, Bucket, BucketQuery, DeleteTarget, ListedVersion, Tenant, UploadQuery, VersionQuery,
-    keys,
+use dewar_catalog::record::VersionRecord;
+use dewar_catalog::{Actor, Tenant, keys};
+use dewar_env::worker::{PauseGate, WorkOutcome, Worker};
+use dewar_namespace::{
+    Bucket, BucketQuery, DeleteTarget, ListedVersion, UploadQuery, VersionQuery,
 };
 use dewar_types::{
     BucketName, Error, ErrorKind, ObjectKey, Result, Timestamp, UserId, VersionId, VersionName,
@@ -120,28 +120,45 @@ struct Task {
     due: DueAction,
 }
 
-/// Scans until it is dropped.
-pub(crate) async fn lifecycle(inner: SharedStore) {
-    let pause = inner.lifecycle.day / PASSES;
-    let pause = pause.max(Duration::from_secs(1));
-    let mut from = match inner.noted().await {
-        Ok(from) => from,
-        Err(error) => {
-            tracing::warn!(%error, "how far lifecycle was cannot be read; beginning anew");
-            None
+/// Makes a pass over all buckets, then waits for a part of a day.
+pub(crate) struct LifecycleWorker {
+    inner: SharedStore,
+    pause: Duration,
+    /// Whether the pass that an earlier process began was looked for.
+    resumed: bool,
+}
+
+impl Worker for LifecycleWorker {
+    const NAME: &'static str = "lifecycle";
+    /// A pass reads many records, so a failing one is not repeated often.
+    const RETRY_MAX: Duration = Duration::from_secs(600);
+
+    async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
+        let inner = &self.inner;
+        let from = match core::mem::replace(&mut self.resumed, true) {
+            false => inner.noted().await?,
+            true => None,
+        };
+        let mut pace = PassPacer::new(self.pause, gate.clone());
+        let uploads = inner.end_abandoned_uploads(&mut pace).await;
+        inner.pass(from, &mut pace).await?;
+        uploads?;
+        Ok(WorkOutcome::progress_if(pace.left))
+    }
+
+    async fn wait(&mut self) {
+        tokio::time::sleep(self.pause).await;
+    }
+}
+
+impl LifecycleWorker {
+    pub(crate) fn new(inner: SharedStore) -> Self {
+        let pause = inner.lifecycle.day / PASSES;
+        Self {
+            inner,
+            pause: pause.max(Duration::from_secs(1)),
+            resumed: false,
         }
-    };
-    loop {
-        let mut pace = PassPacer::new(pause);
-        if let Err(error) = inner.end_abandoned_uploads(&mut pace).await {
-            tracing::warn!(%error, "not all uploads that nobody goes on with were ended; trying again");
-        }
-        if let Err(error) = inner.pass(from.take(), &mut pace).await {
-            tracing::warn!(%error, "a lifecycle pass was cut short; trying again");
-        } else if pace.left {
-            continue;
-        }
-        tokio::time::sleep(pause).await;
     }
 }
 
@@ -159,23 +176,9 @@ impl Inner {
     }
 
     async fn note(&self, progress: Option<&PassProgress>) -> Result<()> {
-        let mut batch = Batch::default();
-        match progress {
-            // Writing into a vector cannot fail.
-            Some(progress) => batch.puts.push((
-                Self::progress_key(),
-                minicbor::to_vec(progress).unwrap_or_default().into(),
-            )),
-            None => batch.deletes.push(Self::progress_key()),
-        }
-        match self.tree.kv().commit(batch).await {
-            Ok(_) => Ok(()),
-            Err(CommitError::Failed(error)) => Err(error),
-            Err(CommitError::Conflict(_)) => Err(Error::new(
-                ErrorKind::Internal,
-                "a batch without conditions",
-            )),
-        }
+        // Writing into a vector cannot fail.
+        let value = progress.map(|progress| minicbor::to_vec(progress).unwrap_or_default().into());
+        self.tree.catalog().set(Self::progress_key(), value).await
     }
 
     /// Scans all buckets once, from the position of an interrupted pass.
@@ -186,7 +189,7 @@ impl Inner {
     ) -> Result<()> {
         let mut from = from;
         let mut noted = from.is_some();
-        let mut tenants = self.tree.tenants().await?;
+        let mut tenants = self.tree.catalog().tenants().await?;
         tenants.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
         for tenant in tenants {
             let name = tenant.name.as_str();
@@ -483,7 +486,7 @@ impl Inner {
             let page = self.tree.list_uploads(bucket, query).await?;
             let now = self.env.clock.now();
             for item in page.items {
-                let dewar_meta::ns::ListedUpload::Upload { key, upload } = item else {
+                let dewar_namespace::ListedUpload::Upload { key, upload } = item else {
                     continue;
                 };
                 if !rules.aborts(&key, upload.initiated, now, day) {
@@ -511,6 +514,7 @@ impl Inner {
 
 /// Keeps the scanner to its share, in one pass.
 pub(super) struct PassPacer {
+    gate: PauseGate,
     since: Instant,
     noted: Instant,
     /// No move begins from then on.
@@ -523,9 +527,10 @@ pub(super) struct PassPacer {
 
 impl PassPacer {
     /// Of a pass that moves for so long at most.
-    pub(super) fn new(moves: Duration) -> Self {
+    pub(super) fn new(moves: Duration, gate: PauseGate) -> Self {
         let now = Instant::now();
         Self {
+            gate,
             since: now,
             noted: now,
             moves_until: now + moves,
@@ -536,6 +541,7 @@ impl PassPacer {
 
     pub(super) async fn rest(&mut self) {
         tokio::time::sleep(self.since.elapsed() * REST).await;
+        self.gate.pass().await;
         self.since = Instant::now();
     }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dewar_meta::ns::Tenant;
-use dewar_meta::ns::record::{ETag, SystemHeaders, VersionFlags, VersionRecord};
+use dewar_catalog::Tenant;
+use dewar_catalog::record::{ETag, VersionFlags, VersionRecord};
+use dewar_env::worker::PauseGate;
 use dewar_types::{ErrorKind, Timestamp, VersionId};
 
 use super::evaluation::{DueAction, EvaluatedVersion};
@@ -16,33 +17,17 @@ use super::{DAY, Lifecycle};
 use dewar_checksum::AlgorithmSet;
 
 use crate::api::{
-    CreateUploadRequest, ExpectedContent, ListVersionsRequest, ObjectMetadata, UploadPartRequest,
+    CreateUploadRequest, ExpectedContent, ListVersionsRequest, UploadPartRequest,
     VersionAttributes, Versioning,
 };
 use crate::tests::{Rig, bucket, content, object, run};
 
 fn version(written: u64) -> VersionRecord {
+    let digests = dewar_checksum::DigestSet::new(1, 0);
+    let modified = Timestamp::from_secs(written);
     VersionRecord {
-        id: VersionId(1),
-        size: 100,
-        etag: ETag::Version,
-        modified: Timestamp::from_secs(written),
-        digests: dewar_checksum::DigestSet::new(1, 0),
-        flags: VersionFlags::default(),
-        headers: SystemHeaders::default(),
-        metadata: BTreeMap::new(),
-        copies: Vec::new(),
-        parts: None,
-        upload: None,
-        storage_class: None,
-        checksum: None,
         tags: BTreeMap::from([("a".into(), "1".into()), ("b".into(), "2".into())]),
-        encryption: None,
-        retention: None,
-        legal_hold: None,
-        acl: None,
-        owner: None,
-        group: None,
+        ..VersionRecord::new(VersionId(1), 100, ETag::Version, modified, digests)
     }
 }
 
@@ -374,7 +359,7 @@ fn a_pass_goes_on_where_it_was() {
             let tenant = Tenant::default_tenant();
             let bucket = inner.tree.bucket(&tenant, &bucket("first").name).await;
             let bucket = bucket.expect("read").expect("there");
-            let mut pace = PassPacer::new(DAY);
+            let mut pace = PassPacer::new(DAY, PauseGate::open());
             let scanned = inner.scan(&bucket, &rules, from.into(), &mut pace).await;
             scanned.expect("scanned");
             let left = versions(&rig).await;
@@ -493,10 +478,9 @@ fn an_upload_that_nobody_goes_on_with_ends() {
         let begin = async |key: &str| {
             let request = CreateUploadRequest {
                 object: object(key),
-                attributes: ObjectMetadata::default(),
                 checksum: None,
                 composite: false,
-                marks: VersionAttributes::default(),
+                attributes: VersionAttributes::default(),
                 encryption: None,
                 acl: None,
             };

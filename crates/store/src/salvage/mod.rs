@@ -37,20 +37,20 @@ mod uploads;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dewar_data::blob::{ReassembledBlob, ScannedShard};
-use dewar_data::format::ShardKind;
-use dewar_data::segment::SegmentRecord;
-use dewar_meta::kv::{Batch, CommitError};
-use dewar_meta::ns::record::{Extent, Slot};
-use dewar_meta::ns::{DataChanges, IdKind, keys};
+use dewar_catalog::record::{Extent, Slot};
+use dewar_catalog::{IdKind, keys};
+use dewar_disks::blob::{ReassembledBlob, ScannedShard};
+use dewar_disks::format::ShardKind;
+use dewar_disks::segment::SegmentRecord;
+use dewar_namespace::DataChanges;
 use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result, Timestamp};
 use futures_util::StreamExt as _;
 
-use crate::content_writer::blob_extra;
+use crate::content_log::blob_extra;
 use crate::engine::ProgressReporter;
-use crate::rebuild_marker::RebuildMarker;
-use crate::salvage_header::SalvageHeader;
 use crate::{SharedStore, Store};
+use dewar_disks::RebuildMarker;
+use dewar_disks::salvage_header::SalvageHeader;
 
 pub use report::{Finding, SalvageTotals};
 pub use restore_names::{KEPT_BUCKET, KEPT_USER};
@@ -112,7 +112,7 @@ impl Store {
     /// # Errors
     /// Those of the catalog; [`ErrorKind::Corrupt`] for a record of a newer release.
     pub async fn rebuilt(&self) -> Result<Option<RebuildMarker>> {
-        self.inner.rebuilt().await
+        self.inner.disks.rebuilt().await
     }
 
     /// Decides that blobs without a name in the catalog are leftovers. The sweep removes them from
@@ -121,15 +121,7 @@ impl Store {
     /// # Errors
     /// Those of the catalog.
     pub async fn settle_rebuilt(&self) -> Result<()> {
-        let batch = Batch {
-            deletes: vec![keys::rebuilt()],
-            ..Batch::default()
-        };
-        match self.inner.tree.kv().commit(batch).await {
-            Ok(_) => Ok(()),
-            Err(CommitError::Conflict(_)) => Err(Error::new(ErrorKind::Conflict, "settling")),
-            Err(CommitError::Failed(error)) => Err(error),
-        }
+        self.inner.tree.catalog().set(keys::rebuilt(), None).await
     }
 
     /// Ensures that no id is assigned twice, even if a former catalog assigned more: new ids are
@@ -147,7 +139,7 @@ impl Store {
     /// Those of the catalog and of its disks. Completed steps stay, and a repetition continues
     /// there.
     pub async fn salvage(&self, how: Salvage<'_>) -> Result<SalvageReport> {
-        let rebuilt = self.inner.rebuilt().await?.or(how.assume);
+        let rebuilt = self.inner.disks.rebuilt().await?.or(how.assume);
         if how.write && rebuilt.is_some() {
             self.inner.raise_ids().await?;
         }
@@ -185,23 +177,13 @@ impl Store {
 }
 
 impl crate::Inner {
-    pub(crate) async fn rebuilt(&self) -> Result<Option<RebuildMarker>> {
-        let Some(value) = self.tree.kv().get(&keys::rebuilt()).await?.value else {
-            return Ok(None);
-        };
-        let known = RebuildMarker::from_bytes(&value).ok_or_else(|| {
-            let message = "what the catalog was rebuilt of is written by a newer release";
-            Error::new(ErrorKind::Corrupt, message)
-        })?;
-        Ok(Some(known))
-    }
-
     async fn queued_to_be_freed(&self) -> Result<BTreeSet<BlobId>> {
         let mut queued = BTreeSet::new();
         let mut after = None;
         loop {
             let some = self
                 .tree
+                .catalog()
                 .unnamed_blobs(Timestamp(u64::MAX), after.as_ref(), QUEUED_AT_ONCE)
                 .await?;
             queued.extend(some.iter().map(|unnamed| unnamed.blob));
@@ -315,8 +297,8 @@ impl SalvageWalk<'_> {
     async fn is_known(&self, blob: BlobId) -> Result<bool> {
         let inner = self.inner();
         Ok(inner.segments.is_unsealed(blob)
-            || inner.tree.blob_record(blob).await?.is_some()
-            || inner.tree.segment_record(blob).await?.is_some())
+            || inner.tree.catalog().blob_record(blob).await?.is_some()
+            || inner.tree.catalog().segment_record(blob).await?.is_some())
     }
 
     /// Whether the catalog may lack it because it was written later.
@@ -442,7 +424,7 @@ impl SalvageWalk<'_> {
         let record = SegmentRecord::Whole {
             blob: assembled.record,
         };
-        dewar_data::segment::SegmentTable::seal(&**table, id, &record, &holes).await
+        dewar_disks::segment::SegmentTable::seal(&**table, id, &record, &holes).await
     }
 
     async fn read_segment(&self, assembled: &ReassembledBlob) -> Result<SegmentBytes> {

@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dewar_data::blob::{KnownBadShards, ScannedShard};
+use dewar_disks::blob::{KnownBadShards, ScannedShard};
 use dewar_types::{BlobId, DiskId, Result};
 
 use super::report::Finding;
 use super::{SalvageWalk, Shelves, shelf_range};
-use crate::upkeep::Encoding;
+use dewar_disks::upkeep::Encoding;
 
 /// Records read in one scan.
 const PAGE: usize = 512;

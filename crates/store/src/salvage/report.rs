@@ -2,8 +2,8 @@
 
 use dewar_types::{BlobId, UploadId, VersionId};
 
-use crate::RebuildSource;
 use crate::engine::ProgressReporter;
+use dewar_disks::RebuildSource;
 
 /// One thing that was found or done; for a report of any length.
 #[derive(Clone, Debug, PartialEq, Eq)]

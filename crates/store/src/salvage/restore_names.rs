@@ -10,12 +10,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dewar_auth::User;
+use dewar_catalog::Actor;
+use dewar_catalog::record::{ContentCopy, ETag, Extent, FileRecord};
 use dewar_checksum::DigestSet;
-use dewar_data::segment::SegmentRecord;
-use dewar_meta::ns::record::{ContentCopy, ETag, Extent};
-use dewar_meta::ns::{
-    Actor, Bucket, Condition, CopyOptions, DataChanges, FileLookup, NewBucket, NewPart, NewUpload,
-    NewVersion,
+use dewar_disks::segment::SegmentRecord;
+use dewar_iam::NewUser;
+use dewar_namespace::{
+    Bucket, CopyOptions, DataChanges, NewBucket, NewPart, NewUpload, NewVersion, VersionAttributes,
+    WriteCondition,
 };
 use dewar_types::{
     BlobId, BucketName, Error, ErrorKind, ObjectKey, PoolId, Result, TenantName, Timestamp, UserId,
@@ -25,9 +27,8 @@ use parking_lot::Mutex;
 
 use super::report::{Finding, SalvageReporter, SalvageTotals};
 use crate::SharedStore;
-use crate::accounts::NewUser;
 use crate::info::full_checksum;
-use crate::salvage_header::{PartOf, SalvageHeader};
+use dewar_disks::salvage_header::{PartOf, SalvageHeader};
 
 /// The actor in the change log. Uploads that a salvage opened are recognised by it.
 pub(super) const PRINCIPAL: &str = "salvage";
@@ -166,9 +167,9 @@ impl<'r> NameRestorer<'r> {
         }
         let tree = &self.shared.tree;
         let actor = actor(owner);
-        let tenant = match tree.tenant(&place.tenant).await? {
+        let tenant = match tree.catalog().tenant(&place.tenant).await? {
             Some(tenant) => Some(tenant),
-            None if self.write => Some(tree.create_tenant(&actor, &place.tenant).await?),
+            None if self.write => Some(tree.catalog().create_tenant(&actor, &place.tenant).await?),
             None => None,
         };
         let found = match &tenant {
@@ -227,7 +228,7 @@ impl<'r> NameRestorer<'r> {
             self.publish(&bucket, &place.key, content).await?;
             return Ok(true);
         };
-        let current = &found.file.current;
+        let current = &found.current;
         if current.id == d.version {
             let extents = tree.extents(current, 0).await?;
             let here = extents.as_ref() == [content.extent];
@@ -307,21 +308,19 @@ impl<'r> NameRestorer<'r> {
         });
         let new = NewVersion {
             id: Some(d.version),
-            headers: d.headers.clone(),
-            metadata: d.metadata.clone(),
+            attributes: attributes_of(d),
             modified: Some(Timestamp(d.version.clock())),
             checksum: full_checksum(asked),
             encryption: d.encryption.clone(),
             copies: content.copies(),
             ..NewVersion::new(d.size, etag, digests, Vec::new())
         };
-        let none = Condition::NONE;
+        let none = WriteCondition::NONE;
         self.shared
             .tree
             .publish(
                 &actor(UserId(d.owner)),
-                bucket,
-                key,
+                (bucket, key).into(),
                 new,
                 &none,
                 &content.extra,
@@ -341,7 +340,7 @@ impl<'r> NameRestorer<'r> {
         let key = kept_key(&d.path, d.version)?;
         let tree = &self.shared.tree;
         if let Some(found) = tree.lookup(&bucket, &key).await? {
-            let extents = tree.extents(&found.file.current, 0).await?;
+            let extents = tree.extents(&found.current, 0).await?;
             self.tell(&[known(d)]);
             return Ok(extents.as_ref() == [content.extent]);
         }
@@ -355,9 +354,9 @@ impl<'r> NameRestorer<'r> {
         &self,
         bucket: &Bucket,
         key: &ObjectKey,
-        found: &FileLookup,
+        found: &FileRecord,
     ) -> Result<()> {
-        let current = &found.file.current;
+        let current = &found.current;
         let to = kept_key(&bucket.path(key.as_str()), current.id)?;
         let kept = self.kept_bucket().await?;
         let tree = &self.shared.tree;
@@ -366,8 +365,8 @@ impl<'r> NameRestorer<'r> {
                 source_version: Some(current.id),
                 ..CopyOptions::default()
             };
-            let owner = actor(found.file.attributes.owner);
-            tree.copy(&owner, (bucket, key), (&kept, &to), &options)
+            let owner = actor(found.attributes.owner);
+            tree.copy(&owner, (bucket, key).into(), (&kept, &to).into(), &options)
                 .await?;
         }
         Ok(())
@@ -393,10 +392,10 @@ impl<'r> NameRestorer<'r> {
             Err(error) => return Err(error),
         };
         let default = TenantName::default();
-        let tenant = tree
-            .tenant(&default)
-            .await?
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "the default tenant is not there"))?;
+        let tenant =
+            tree.catalog().tenant(&default).await?.ok_or_else(|| {
+                Error::new(ErrorKind::Internal, "the default tenant is not there")
+            })?;
         let name = BucketName::new(KEPT_BUCKET)?;
         let made = tree
             .create_bucket(&actor(user.id), &tenant, &name, NewBucket::default())
@@ -436,10 +435,10 @@ impl<'r> NameRestorer<'r> {
         };
         let (tree, key) = (&self.shared.tree, &place.key);
         if let Some(found) = tree.lookup(&bucket, key).await?
-            && found.file.current.upload == Some(part.upload)
+            && found.current.upload == Some(part.upload)
         {
             // A piece of what was joined already.
-            let extents = tree.extents(&found.file.current, 0).await?;
+            let extents = tree.extents(&found.current, 0).await?;
             self.tell(&[known(d)]);
             return Ok(extents.contains(&content.extent));
         }
@@ -449,8 +448,7 @@ impl<'r> NameRestorer<'r> {
         }
         let owner = actor(UserId(d.owner));
         let new = NewUpload {
-            headers: d.headers.clone(),
-            metadata: d.metadata.clone(),
+            attributes: attributes_of(d),
             encryption: d.encryption.clone(),
             ..NewUpload::default()
         };
@@ -525,7 +523,7 @@ impl<'r> NameRestorer<'r> {
     async fn has_shards(&self, blob: BlobId, segment: bool) -> Result<bool> {
         let table = &self.shared.table;
         let record = if segment {
-            let value = self.shared.tree.segment_record(blob).await?;
+            let value = self.shared.tree.catalog().segment_record(blob).await?;
             match value.map(|value| SegmentRecord::from_bytes(&value)) {
                 None => None,
                 Some(record) => match record? {
@@ -586,8 +584,17 @@ fn kept(d: &SalvageHeader) -> Finding {
 }
 
 /// The present content of a path that a newer content replaces.
-fn displaced(bucket: &Bucket, key: &ObjectKey, found: &FileLookup) -> Finding {
-    let (path, current) = (bucket.path(key.as_str()), &found.file.current);
+/// What a description has of the attributes.
+fn attributes_of(d: &SalvageHeader) -> VersionAttributes {
+    VersionAttributes {
+        headers: d.headers.clone(),
+        metadata: d.metadata.clone(),
+        ..VersionAttributes::default()
+    }
+}
+
+fn displaced(bucket: &Bucket, key: &ObjectKey, found: &FileRecord) -> Finding {
+    let (path, current) = (bucket.path(key.as_str()), &found.current);
     Finding::Kept {
         now: kept_path(&path, current.id),
         path,

@@ -5,7 +5,7 @@
 //! header are not taken for one.
 
 use bytes::Bytes;
-use dewar_data::segment::decode_slot;
+use dewar_disks::segment::decode_slot;
 
 /// The first bytes of a slot's header.
 const MAGIC: &[u8] = b"DSlt";
@@ -82,7 +82,7 @@ fn next_magic(bytes: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use dewar_data::segment::encode_slot;
+    use dewar_disks::segment::encode_slot;
 
     use super::*;
 

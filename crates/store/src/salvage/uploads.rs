@@ -5,16 +5,16 @@
 //! object, with the time of its newest part. Any other upload stays open. A user who knows it can
 //! complete or abort it.
 
-use dewar_meta::ns::record::{PartRecord, UploadRecord};
-use dewar_meta::ns::{
-    Bucket, BucketQuery, CompletePart as NamedPart, Condition, ListedUpload, UploadQuery,
+use dewar_catalog::record::{PartRecord, UploadRecord};
+use dewar_namespace::{
+    Bucket, BucketQuery, CompletePart as NamedPart, ListedUpload, UploadQuery, WriteCondition,
 };
 use dewar_types::{ObjectKey, Result, Timestamp, VersionId};
 
 use super::SalvageWalk;
 use super::report::Finding;
 use super::restore_names::{PRINCIPAL, actor};
-use crate::api::{BucketRef, CompleteRequest, ObjectRef, WriteCondition};
+use crate::api::{BucketRef, CompleteRequest, ObjectRef};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use crate::multipart_digest::join;
 
@@ -22,7 +22,7 @@ impl SalvageWalk<'_> {
     /// Joins what can be joined, in all buckets.
     pub(super) async fn join_uploads(&mut self) -> Result<()> {
         let tree = self.inner().tree.clone();
-        for tenant in tree.tenants().await? {
+        for tenant in tree.catalog().tenants().await? {
             let mut after: Option<String> = None;
             loop {
                 let query = BucketQuery {
@@ -103,7 +103,7 @@ impl SalvageWalk<'_> {
             return Ok(());
         }
         if let Some(found) = tree.lookup(bucket, key).await? {
-            let current = found.file.current.id;
+            let current = found.current.id;
             if current > newest {
                 let at = Timestamp(current.clock()).0;
                 self.tell(&open(format!("its path has a newer content, of {at}")));
@@ -145,12 +145,11 @@ impl SalvageWalk<'_> {
         });
         tree.complete_upload(
             &actor(upload.owner),
-            bucket,
-            key,
+            (bucket, key).into(),
             upload.id,
             &named,
             0,
-            &Condition::NONE,
+            &WriteCondition::NONE,
             &as_old_as,
         )
         .await?;

@@ -6,11 +6,14 @@ use dewar_types::{ErrorKind, Result, UploadId};
 use super::{Rig, bucket, content, get, object, origin, put_request, run};
 use crate::api::{
     AttributesRequest, CompleteRequest, CopyRequest, CreateUploadRequest, DeleteItem,
-    DeleteRequest, Emptiness, ListPartsRequest, ListRequest, ListUploadsRequest,
-    ListVersionsRequest, ObjectLock, ObjectMetadata, PartSource, ReadCondition, RenameRequest,
-    Tags, UploadPartRequest, VersionAttributes, Versioning, WriteCondition,
+    DeleteRequest, Emptiness, Hierarchy, ListPartsRequest, ListRequest, ListUploadsRequest,
+    ListVersionsRequest, ObjectLock, Overwrite, PartSource, ReadCondition, RenameNodeRequest,
+    RenameRequest, Tags, UploadPartRequest, VersionAttributes, Versioning, WriteCondition,
+    WriteMode, WriteRequest,
 };
+use crate::file::{CopyTreeRequest, MakeDirRequest, ReadDirRequest};
 
+/// The verbs of objects.
 #[allow(clippy::too_many_lines, reason = "a list of all verbs")]
 async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static str, Result<()>)> {
     let store = &rig.store;
@@ -31,14 +34,15 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         condition: ReadCondition::default(),
     };
     let copy = CopyRequest {
+        hierarchy: Hierarchy::Flat,
         encryption: None,
         source_key: None,
         source_version: None,
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         source: object("key"),
         source_condition: ReadCondition::default(),
         target: object("copy"),
-        attributes: None,
+        replace_headers: false,
         checksum: None,
         condition: WriteCondition::default(),
         acl: None,
@@ -51,9 +55,8 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
     };
     let create = CreateUploadRequest {
         encryption: None,
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         object: object("key"),
-        attributes: ObjectMetadata::default(),
         checksum: None,
         composite: false,
         acl: None,
@@ -126,7 +129,7 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
             "delete_bucket",
             store.delete_bucket(who, &first, Emptiness::Bare).await,
         ),
-        ("put", store.put(who, put_request("key")).await.map(drop)),
+        ("put", store.write(who, put_request("key")).await.map(drop)),
         ("get", store.get(who, get("key")).await.map(drop)),
         ("get of none", store.get(who, get("none")).await.map(drop)),
         ("head", store.head(who, get("key")).await.map(drop)),
@@ -225,16 +228,73 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
     ]
 }
 
+/// The verbs of files and directories.
+async fn every_file_verb(rig: &Rig, who: &Caller) -> Vec<(&'static str, Result<()>)> {
+    let store = &rig.store;
+    let rename_node = RenameNodeRequest {
+        source: object("key"),
+        target: object("moved"),
+        overwrite: Overwrite::Files,
+    };
+    let make_dir = MakeDirRequest {
+        directory: object("made"),
+        mode: 0o755,
+        parents: false,
+        existing: true,
+    };
+    let copy_tree = CopyTreeRequest {
+        source: object("tree"),
+        target: object("copy"),
+        overwrite: true,
+    };
+    let read_dir = ReadDirRequest {
+        bucket: bucket("first"),
+        directory: "tree".to_owned(),
+        after: None,
+        max: 10,
+    };
+    let write = WriteRequest::file(object("key"), WriteMode::Replace);
+    let key = object("key");
+    let tree = object("tree");
+    vec![
+        ("stat", store.stat(who, &key).await.map(drop)),
+        ("read_dir", store.read_dir(who, read_dir).await.map(drop)),
+        ("make_dir", store.make_dir(who, make_dir).await),
+        ("remove_file", store.remove_file(who, &key).await),
+        (
+            "remove_file of none",
+            store.remove_file(who, &object("none")).await,
+        ),
+        (
+            "remove_file of a directory",
+            store.remove_file(who, &tree).await,
+        ),
+        ("remove_dir", store.remove_dir(who, &tree).await),
+        ("remove_tree", store.remove_tree(who, &tree).await.map(drop)),
+        ("copy_tree", store.copy_tree(who, copy_tree).await.map(drop)),
+        ("rename_node", store.rename_node(who, rename_node).await),
+        (
+            "write_file",
+            store.write(who, write.clone()).await.map(drop),
+        ),
+        ("authorize_write", store.authorize_write(who, &write).await),
+        (
+            "open_file",
+            store.open_file(who, get("key")).await.map(drop),
+        ),
+    ]
+}
+
 #[test]
 fn every_verb_refuses_strangers_and_nobody() {
     run(async {
         let rig = Rig::new(1).await;
         rig.put("key", &content(100, 1)).await.expect("put");
+        rig.put("tree/key", &content(100, 1)).await.expect("put");
         let create = CreateUploadRequest {
             encryption: None,
-            marks: VersionAttributes::default(),
+            attributes: VersionAttributes::default(),
             object: object("key"),
-            attributes: ObjectMetadata::default(),
             checksum: None,
             composite: false,
             acl: None,
@@ -246,7 +306,9 @@ fn every_verb_refuses_strangers_and_nobody() {
             .expect("begun")
             .id;
         for who in [rig.bob.clone(), Caller::anonymous(origin())] {
-            for (verb, result) in every_verb(&rig, &who, upload).await {
+            let mut results = Box::pin(every_verb(&rig, &who, upload)).await;
+            results.extend(Box::pin(every_file_verb(&rig, &who)).await);
+            for (verb, result) in results {
                 let error = result.map(|()| format!("{who} may {verb}"));
                 assert_eq!(
                     error.expect_err("refused").kind(),
@@ -282,27 +344,69 @@ fn every_verb_refuses_strangers_and_nobody() {
         let mut target = object("copy");
         target.bucket = bucket("bobs");
         let steal = CopyRequest {
+            hierarchy: Hierarchy::Flat,
             encryption: None,
             source_key: None,
             source_version: None,
-            marks: VersionAttributes::default(),
+            attributes: VersionAttributes::default(),
             source: object("key"),
             source_condition: ReadCondition::default(),
             target,
-            attributes: None,
+            replace_headers: false,
             checksum: None,
             condition: WriteCondition::default(),
             acl: None,
         };
         let stolen = rig.store.copy(&rig.bob, steal).await;
         assert_eq!(stolen.expect_err("refused").kind(), ErrorKind::Denied);
-        assert_eq!(rig.keys().await, ["key"]);
+        assert_eq!(rig.keys().await, ["key", "tree/key"]);
         rig.store
             .abort_upload(&rig.ann, object("key"), upload)
             .await
             .expect("aborted");
-        rig.delete("key").await.expect("deleted");
+        for key in ["key", "tree/key"] {
+            rig.delete(key).await.expect("deleted");
+        }
         rig.assert_empty().await;
+    });
+}
+
+#[test]
+fn a_file_is_not_renamed_out_of_a_deny_to_read_it() {
+    run(async {
+        let rig = Rig::new(3).await;
+        for key in ["secret/x", "tagged", "open"] {
+            rig.put(key, &content(100, 1)).await.expect("put");
+        }
+        let tags = Tags::from([("class".to_owned(), "secret".to_owned())]);
+        let tagged = object("tagged");
+        let set = rig.store.set_tags(&rig.ann, &tagged, None, tags).await;
+        set.expect("tagged");
+        let policy = r#"{"Version":"2012-10-17","Statement":[
+            {"Effect":"Allow","Principal":"*","Action":"s3:*","Resource":["arn:aws:s3:::first","arn:aws:s3:::first/*"]},
+            {"Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::first/secret/*"},
+            {"Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::first/*",
+             "Condition":{"StringEquals":{"s3:ExistingObjectTag/class":"secret"}}}]}"#;
+        let put = rig
+            .store
+            .put_bucket_policy(&rig.ann, &bucket("first"), policy, false)
+            .await;
+        put.expect("put");
+        let rename = async |from: &str, to: &str| {
+            let request = RenameRequest {
+                source: object(from),
+                source_condition: WriteCondition::default(),
+                target: object(to).key,
+                condition: WriteCondition::default(),
+            };
+            let renamed = rig.store.rename(&rig.bob, request).await;
+            renamed.err().map(|error| error.kind())
+        };
+        assert_eq!(rename("secret/x", "x").await, Some(ErrorKind::Denied));
+        assert_eq!(rename("tagged", "y").await, Some(ErrorKind::Denied));
+        assert_eq!(rename("none", "z").await, Some(ErrorKind::NotFound));
+        assert_eq!(rename("open", "secret/y").await, None);
+        assert_eq!(rig.keys().await, ["secret/x", "secret/y", "tagged"]);
     });
 }
 
@@ -314,19 +418,20 @@ fn what_is_switched_off_is_no_key() {
         let (key, secret) = accounts.add_key("bob", None, None).await.expect("added");
         let found = rig
             .store
+            .accounts()
             .access_key(&key)
             .await
             .expect("read")
             .expect("valid");
         assert_eq!(found.secret.reveal(), secret.reveal());
         accounts.set_key_disabled(&key, true).await.expect("off");
-        assert!(rig.store.access_key(&key).await.expect("read").is_none());
+        assert!(accounts.access_key(&key).await.expect("read").is_none());
         accounts.set_key_disabled(&key, false).await.expect("on");
-        assert!(rig.store.access_key(&key).await.expect("read").is_some());
+        assert!(accounts.access_key(&key).await.expect("read").is_some());
         accounts.set_user_disabled("bob", true).await.expect("off");
-        assert!(rig.store.access_key(&key).await.expect("read").is_none());
+        assert!(accounts.access_key(&key).await.expect("read").is_none());
         accounts.remove_user("bob").await.expect("removed");
-        assert!(rig.store.access_key(&key).await.expect("read").is_none());
+        assert!(accounts.access_key(&key).await.expect("read").is_none());
         assert!(
             accounts
                 .access_keys(Some("bob"))

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::MasterKeys;
-use dewar_env::Disk;
 use dewar_env::disk::sim::SimWorld;
+use dewar_env::{Disk, WorkProgress};
 use dewar_types::{ErrorKind, Result};
 
 use super::disaster::{DEWAR, DISKS, Scene, check, config, folders, master, read, rebuild, wipe};
 use super::run;
+use crate::LedgerDepth;
 use crate::engine::{BackupPlan, BackupReport, Engine, Restore, RestoreReport};
 use crate::salvage::Finding;
-use crate::upkeep::{Decision, LedgerDepth};
+use dewar_disks::upkeep::Decision;
 
 const CATALOG: [&str; 2] = ["journal/", "index/"];
 
@@ -32,14 +33,15 @@ fn plan(world: &SimWorld) -> BackupPlan {
 }
 
 async fn backup(scene: &Scene) -> Result<BackupReport> {
-    let progress = AtomicU64::new(0);
+    let progress = WorkProgress::default();
     let target = target(&scene.world);
     let report = scene
         .engine
         .backups()
         .take(&target, &plan(&scene.world), &progress)
         .await?;
-    assert_eq!(progress.into_inner(), report.copied_bytes);
+    assert_eq!(progress.done(), report.copied_bytes);
+    assert_eq!(progress.total().unwrap_or(0), report.copied_bytes);
     assert_eq!(report.unsealed_bytes, 0);
     Ok(report)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dewar_auth::{Caller, MasterKeys};
 use dewar_checksum::{Algorithm, AlgorithmSet};
-use dewar_data::pool::DewarId;
+use dewar_disks::pool::DewarId;
 use dewar_env::Disk;
 use dewar_env::disk::sim::SimWorld;
 use dewar_journal::JournalConfig;
@@ -16,7 +16,7 @@ use dewar_types::{Layout, Result};
 use super::{bucket, content, get, object, user};
 use crate::api::{
     CompletePart, CompleteRequest, CreateUploadRequest, DeleteRequest, ExpectedContent,
-    ObjectMetadata, PutRequest, UploadPartRequest, VersionAttributes, WriteCondition,
+    SystemHeaders, UploadPartRequest, VersionAttributes, WriteCondition, WriteRequest,
 };
 use crate::encryption::Encryption;
 use crate::engine::{
@@ -57,6 +57,13 @@ pub(super) fn master() -> Arc<MasterKeys> {
     Arc::new(MasterKeys::generate(&*SimWorld::new(1).env().rng))
 }
 
+fn content_type(text: &str) -> SystemHeaders {
+    SystemHeaders {
+        content_type: Some(text.to_owned()),
+        ..SystemHeaders::default()
+    }
+}
+
 /// A store and what should be in it.
 pub(super) struct Scene {
     pub(super) world: SimWorld,
@@ -94,25 +101,20 @@ impl Scene {
 
     pub(super) async fn put(&mut self, key: &str, len: usize, seed: u64) {
         let bytes = content(len, seed);
-        let request = PutRequest {
-            object: object(key),
-            size: None,
-            attributes: ObjectMetadata {
-                content_type: Some("text/dewar".to_owned()),
-                user: [("from".to_owned(), "a test".to_owned())].into(),
-                ..ObjectMetadata::default()
+        let request = WriteRequest {
+            attributes: VersionAttributes {
+                headers: content_type("text/dewar"),
+                metadata: [("from".to_owned(), "a test".to_owned())].into(),
+                ..VersionAttributes::default()
             },
             want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
-            checksum: None,
             encryption: encryption(key),
-            marks: VersionAttributes::default(),
-            acl: None,
-            condition: WriteCondition::default(),
+            ..WriteRequest::new(object(key))
         };
         let mut upload = self
             .engine
             .store()
-            .put(&self.ann, request)
+            .write(&self.ann, request)
             .await
             .expect("begun");
         upload.write(bytes.clone()).await.expect("taken");
@@ -145,14 +147,13 @@ impl Scene {
         let store = self.engine.store();
         let request = CreateUploadRequest {
             object: object(key),
-            attributes: ObjectMetadata {
-                content_type: Some("text/parts".to_owned()),
-                ..ObjectMetadata::default()
+            attributes: VersionAttributes {
+                headers: content_type("text/parts"),
+                ..VersionAttributes::default()
             },
             checksum: None,
             composite: false,
             encryption: None,
-            marks: VersionAttributes::default(),
             acl: None,
         };
         let upload = store

@@ -5,8 +5,9 @@ use dewar_types::{ByteRange, ErrorKind, RangeSpec, Result};
 
 use super::*;
 use crate::api::{
-    AttributesRequest, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, PartSource,
-    UploadPartRequest, VersionAttributes,
+    AttributesRequest, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest,
+    ExpectedContent, Hierarchy, PartSource, UploadPartRequest, VersionAttributes, WriteCondition,
+    WriteRequest,
 };
 use crate::{CustomerKey, Encryption, EncryptionMode};
 
@@ -31,7 +32,7 @@ fn plain(len: usize) -> Bytes {
 }
 
 async fn put(rig: &Rig, key: &str, bytes: &Bytes, how: Option<Encryption>) -> ObjectInfo {
-    let request = PutRequest {
+    let request = WriteRequest {
         encryption: how,
         want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
         checksum: Some(Algorithm::Sha256),
@@ -184,9 +185,8 @@ async fn upload(
         _ => None,
     };
     let request = CreateUploadRequest {
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         object: object(key),
-        attributes: ObjectMetadata::default(),
         checksum: Some(Algorithm::Sha256),
         composite: true,
         encryption: how,
@@ -321,9 +321,8 @@ fn a_part_with_another_key_is_refused() {
     run(async {
         let rig = Rig::new(5).await;
         let request = CreateUploadRequest {
-            marks: VersionAttributes::default(),
+            attributes: VersionAttributes::default(),
             object: object("m"),
-            attributes: ObjectMetadata::default(),
             checksum: None,
             composite: false,
             encryption: by_customer(7),
@@ -412,12 +411,13 @@ fn copies_go_from_any_encryption_to_any() {
             put(&rig, "from", &bytes, from.clone()).await;
             for to in &all {
                 let request = CopyRequest {
+                    hierarchy: Hierarchy::Flat,
                     source_version: None,
-                    marks: VersionAttributes::default(),
+                    attributes: VersionAttributes::default(),
                     source: object("from"),
                     source_condition: ReadCondition::default(),
                     target: object("to"),
-                    attributes: None,
+                    replace_headers: false,
                     checksum: None,
                     condition: WriteCondition::default(),
                     source_key: key_of(from),

@@ -24,7 +24,7 @@ fn an_upload_dropped_anywhere_leaves_all_or_nothing() {
             let bytes = content(len, steps);
             let putting = async {
                 let request = put_request("key");
-                let mut upload = rig.store.put(&rig.ann, request).await.expect("begun");
+                let mut upload = rig.store.write(&rig.ann, request).await.expect("begun");
                 for part in bytes.chunks(300_000) {
                     upload.write(bytes.slice_ref(part)).await.expect("taken");
                     tokio::time::sleep(Duration::from_millis(2)).await;
@@ -51,7 +51,7 @@ fn disks_that_vanish_during_put_and_get_are_survived() {
         let rig = Rig::new(2).await;
         let bytes = content(6_000_000, 1);
         let request = put_request("key");
-        let mut upload = rig.store.put(&rig.ann, request).await.expect("begun");
+        let mut upload = rig.store.write(&rig.ann, request).await.expect("begun");
         upload.write(bytes.slice(..3_000_000)).await.expect("taken");
         // 2+1 acknowledges with three shards only, and the disk may be that of one.
         rig.world.disk(3).vanish();

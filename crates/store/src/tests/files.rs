@@ -1,22 +1,20 @@
 //! Files and directories as hierarchical fronts use them.
 
 use bytes::Bytes;
-use dewar_checksum::{Algorithm, AlgorithmSet, Digest};
+use dewar_checksum::{Algorithm, Digest};
 use dewar_types::{ByteRange, ErrorKind, Result};
 use proptest::prelude::*;
 
 use super::{Rig, SMALL, bucket, content, get, object, run};
-use crate::api::{ObjectInfo, RenameRequest, WriteCondition};
-use crate::file::{FileWrite, MakeDirRequest, Node, OpenFile, ReadDirRequest, Revision, WriteMode};
+use crate::ContentReader;
+use crate::ContentWriter;
+use crate::api::{
+    ExpectedContent, ObjectInfo, RenameRequest, WriteCondition, WriteMode, WriteRequest,
+};
+use crate::file::{MakeDirRequest, Node, ReadDirRequest};
 
-fn write(key: &str, mode: WriteMode) -> FileWrite {
-    FileWrite {
-        object: object(key),
-        mode,
-        size: None,
-        want: AlgorithmSet::EMPTY,
-        permissions: 0o644,
-    }
+fn write(key: &str, mode: WriteMode) -> WriteRequest {
+    WriteRequest::file(object(key), mode)
 }
 
 fn adler32(bytes: &[u8]) -> Digest {
@@ -24,8 +22,8 @@ fn adler32(bytes: &[u8]) -> Digest {
     Digest::new(Algorithm::Adler32, &value).expect("four bytes")
 }
 
-async fn begin(rig: &Rig, key: &str, mode: WriteMode) -> Result<Revision> {
-    rig.store.write_file(&rig.ann, write(key, mode)).await
+async fn begin(rig: &Rig, key: &str, mode: WriteMode) -> Result<ContentWriter> {
+    rig.store.write(&rig.ann, write(key, mode)).await
 }
 
 async fn put_pieces(
@@ -36,12 +34,12 @@ async fn put_pieces(
 ) -> Result<ObjectInfo> {
     let mut revision = begin(rig, key, mode).await?;
     for (offset, bytes) in pieces {
-        revision.write(*offset, bytes.clone()).await?;
+        revision.write_at(*offset, bytes.clone().into()).await?;
     }
-    revision.commit(None).await
+    revision.commit(ExpectedContent::of_size(None)).await
 }
 
-async fn read(file: &OpenFile, start: u64, end: u64) -> Bytes {
+async fn read(file: &ContentReader, start: u64, end: u64) -> Bytes {
     let mut bytes = file.read(ByteRange { start, end });
     let mut out = Vec::new();
     while let Some(part) = bytes.next().await {
@@ -75,6 +73,7 @@ async fn make_dir(rig: &Rig, key: &str, parents: bool) -> Result<()> {
         directory: object(key),
         mode: 0o755,
         parents,
+        existing: false,
     };
     rig.store.make_dir(&rig.ann, request).await
 }
@@ -88,11 +87,16 @@ fn what_is_written_in_order_is_what_a_put_makes() {
             let mut revision = begin(&rig, "d/f", WriteMode::Replace).await.expect("begun");
             for (i, chunk) in bytes.chunks(50_000).enumerate() {
                 let offset = i as u64 * 50_000;
-                let written = revision.write(offset, bytes.slice_ref(chunk)).await;
+                let written = revision
+                    .write_at(offset, bytes.slice_ref(chunk).into())
+                    .await;
                 written.expect("written");
             }
             // Nobody sees it yet.
-            let info = revision.commit(Some(len as u64)).await.expect("committed");
+            let info = revision
+                .commit(ExpectedContent::of_size(Some(len as u64)))
+                .await
+                .expect("committed");
             assert_eq!(info.size, len as u64);
             assert_eq!(info.digests.get(Algorithm::Adler32), Some(adler32(&bytes)));
             assert_eq!(rig.found("d/f").await.digests, info.digests);
@@ -155,12 +159,15 @@ fn a_file_replaced_while_it_is_changed_is_not_changed() {
         rig.put("f", &content(50_000, 1)).await.expect("put");
         let mut revision = begin(&rig, "f", WriteMode::Update).await.expect("begun");
         revision
-            .write(7, content(60_000, 2))
+            .write_at(7, content(60_000, 2).into())
             .await
             .expect("written");
         let other = content(70_000, 3);
         rig.put("f", &other).await.expect("put");
-        let error = revision.commit(None).await.expect_err("replaced");
+        let error = revision
+            .commit(ExpectedContent::of_size(None))
+            .await
+            .expect_err("replaced");
         assert_eq!(error.kind(), ErrorKind::Conflict);
         assert_eq!(rig.get("f").await.expect("read"), other);
         rig.delete("f").await.expect("deleted");
@@ -176,7 +183,7 @@ fn what_is_given_up_was_never_there() {
         for i in 0..6 {
             let offset = (6 - i) * 100_000;
             revision
-                .write(offset, content(100_000, i))
+                .write_at(offset, content(100_000, i).into())
                 .await
                 .expect("written");
             // Reading seals what was written so far.
@@ -185,7 +192,7 @@ fn what_is_given_up_was_never_there() {
                 end: offset + 100_000,
             };
             assert_eq!(
-                revision.read(range).await.expect("read"),
+                revision.read_back(range).await.expect("read"),
                 content(100_000, i)
             );
         }
@@ -198,16 +205,22 @@ fn what_is_given_up_was_never_there() {
         drop(revision);
         let mut revision = begin(&rig, "f", WriteMode::New).await.expect("begun");
         revision
-            .write(0, content(100_000, 1))
+            .write_at(0, content(100_000, 1).into())
             .await
             .expect("written");
-        let error = revision.commit(Some(100_001)).await.expect_err("short");
+        let error = revision
+            .commit(ExpectedContent::of_size(Some(100_001)))
+            .await
+            .expect_err("short");
         assert_eq!(error.kind(), ErrorKind::IncompleteBody);
         let first = begin(&rig, "f", WriteMode::New).await.expect("begun");
         put_pieces(&rig, "f", WriteMode::New, &[])
             .await
             .expect("made");
-        let error = first.commit(None).await.expect_err("taken");
+        let error = first
+            .commit(ExpectedContent::of_size(None))
+            .await
+            .expect_err("taken");
         assert_eq!(error.kind(), ErrorKind::AlreadyExists);
         let error = begin(&rig, "f", WriteMode::New).await.expect_err("taken");
         assert_eq!(error.kind(), ErrorKind::AlreadyExists);
@@ -249,7 +262,7 @@ proptest! {
                 match step {
                     Step::Write(at, len, seed) => {
                         let bytes = content(len, seed);
-                        revision.write(at, bytes.clone()).await.expect("written");
+                        revision.write_at(at, bytes.clone().into()).await.expect("written");
                         let (at, end) = (at as usize, at as usize + len);
                         if model.len() < end && len > 0 { model.resize(end, 0); }
                         if len == 0 { continue; }
@@ -261,13 +274,13 @@ proptest! {
                     }
                     Step::Read(at, len) => {
                         let range = ByteRange { start: at, end: at + len };
-                        let got = revision.read(range).await.expect("read");
+                        let got = revision.read_back(range).await.expect("read");
                         let end = model.len().min((at + len) as usize);
                         assert_eq!(&got[..], &model[(at as usize).min(end)..end]);
                     }
                     Step::Commit => {
                         assert_eq!(revision.size(), model.len() as u64);
-                        let info = revision.commit(Some(model.len() as u64)).await.expect("committed");
+                        let info = revision.commit(ExpectedContent::of_size(Some(model.len() as u64))).await.expect("committed");
                         if let Some(sum) = info.digests.get(Algorithm::Adler32) {
                             assert_eq!(sum, adler32(&model));
                         }
@@ -389,7 +402,7 @@ fn a_write_is_judged_without_being_begun() {
         let rig = Rig::new(41).await;
         rig.put("there", &content(10, 1)).await.expect("put");
         let judged = async |caller, key, mode| {
-            let write = FileWrite {
+            let write = WriteRequest {
                 size: Some(3_000_000),
                 ..write(key, mode)
             };

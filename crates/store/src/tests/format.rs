@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dewar_auth::MasterKeys;
-use dewar_data::pool::DewarId;
+use dewar_disks::pool::DewarId;
 use dewar_env::disk::sim::SimWorld;
 use dewar_types::{Layout, Result};
 

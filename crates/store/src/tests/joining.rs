@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::{Caller, MasterKeys};
-use dewar_data::pool::{DewarId, IDENTITY_FILE};
+use dewar_disks::pool::{DewarId, IDENTITY_FILE};
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::{BoxFuture, Disk};
 use dewar_journal::{JournalConfig, JournalState};
@@ -100,7 +100,7 @@ impl Open {
         for (kind, len) in [("small", 3_000), ("large", 300_000)] {
             let request = put_request(&format!("{name}/{kind}"));
             let store = self.engine.store();
-            let mut upload = store.put(ann, request).await.expect("begun");
+            let mut upload = store.write(ann, request).await.expect("begun");
             let bytes = content(len, name.len() as u64);
             upload.write(bytes).await.expect("taken");
             upload

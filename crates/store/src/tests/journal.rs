@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::{Caller, MasterKeys};
-use dewar_checksum::AlgorithmSet;
-use dewar_data::pool::DewarId;
+use dewar_disks::pool::DewarId;
 use dewar_env::Disk;
 use dewar_env::disk::sim::SimWorld;
 use dewar_journal::JournalConfig;
 use dewar_types::{Layout, Result};
 
 use super::{bucket, content, object, run, user};
-use crate::api::{DeleteRequest, ExpectedContent, ObjectMetadata, PutRequest, WriteCondition};
+use crate::api::{DeleteRequest, ExpectedContent, WriteCondition, WriteRequest};
 use crate::engine::{BackgroundWork, Engine, EngineConfig, Folder, Folders};
 
 const DEWAR: DewarId = DewarId(7);
@@ -60,18 +59,11 @@ async fn opened(world: &SimWorld) -> (Engine, Caller) {
 }
 
 async fn put(engine: &Engine, ann: &Caller, key: &str, len: usize) -> Result<()> {
-    let request = PutRequest {
-        object: object(key),
+    let request = WriteRequest {
         size: Some(len as u64),
-        attributes: ObjectMetadata::default(),
-        want: AlgorithmSet::EMPTY,
-        checksum: None,
-        condition: WriteCondition::default(),
-        marks: crate::api::VersionAttributes::default(),
-        acl: None,
-        encryption: None,
+        ..WriteRequest::new(object(key))
     };
-    let mut upload = engine.store().put(ann, request).await?;
+    let mut upload = engine.store().write(ann, request).await?;
     upload.write(content(len, 1)).await?;
     upload.commit(ExpectedContent::default()).await?;
     Ok(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::Caller;
-use dewar_data::pool::{DewarId, IDENTITY_FILE, format};
+use dewar_disks::pool::{DewarId, IDENTITY_FILE, format};
 use dewar_env::Disk;
 use dewar_env::disk::sim::SimWorld;
 use dewar_types::{DiskId, ErrorKind, Result};
@@ -12,7 +12,7 @@ use dewar_types::{DiskId, ErrorKind, Result};
 use super::joining::{DEWAR, Mounts, Open, config, pool};
 use super::run;
 use crate::engine::{DiskRefusal, Engine, EngineConfig};
-use crate::upkeep::UpkeepConfig;
+use dewar_disks::upkeep::UpkeepConfig;
 
 const ALL: [&str; 2] = ["kept", "later"];
 
@@ -33,7 +33,7 @@ pub(super) fn quick() -> EngineConfig {
 
 pub(super) fn id_of(world: &SimWorld, n: usize) -> DiskId {
     let text = world.disk(n).peek(IDENTITY_FILE).expect("formatted");
-    let identity = dewar_data::pool::Identity::parse(&text).expect("whole");
+    let identity = dewar_disks::pool::Identity::parse(&text).expect("whole");
     identity.disk
 }
 
@@ -54,7 +54,7 @@ async fn settled(open: &Open, id: DiskId) {
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    let lines = open.engine.store().disk_lines().await;
+    let lines = open.engine.store().disks().disk_lines().await;
     panic!("never left: {lines:?} {:?}", open.engine.journal().status());
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn assert_whole(open: &Open) {
     let store = open.engine.store();
     for _ in 0..300 {
         let counted = std::sync::atomic::AtomicU64::new(0);
-        let ledger = store.ledger(crate::upkeep::LedgerDepth::default(), &counted);
+        let ledger = store.ledger(crate::LedgerDepth::default(), &counted);
         let ledger = ledger.await.expect("counted");
         let margins: Vec<i32> = ledger.lines.keys().copied().collect();
         if margins == [ledger.full] && ledger.catalog >= ledger.full {
@@ -71,7 +71,7 @@ pub(super) async fn assert_whole(open: &Open) {
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    panic!("never whole: {:?}", store.disk_lines().await);
+    panic!("never whole: {:?}", store.disks().disk_lines().await);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn a_disk_in_use_takes_no_other_ones_place_where_none_is_spare() {
             .await
             .expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::AlreadyExists);
-        assert_eq!(open.engine.store().decision(old), None);
+        assert_eq!(open.engine.store().disks().decision(old), None);
         open.check(&ann, &["kept"]).await;
         // With one that is spare it is as good as a new one.
         world.add_disk("new");
@@ -326,7 +326,7 @@ fn a_replacement_that_is_taken_back_stays_so() {
         }
         let open = opened(&world).await;
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(open.engine.store().decision(old), None);
+        assert_eq!(open.engine.store().disks().decision(old), None);
         assert_eq!(open.engine.pool().members().count(), 7);
         open.check(&ann, &["kept"]).await;
         // Said again it is wanted again.
@@ -486,7 +486,7 @@ fn adding_and_removing_are_safe_to_interrupt_anywhere() {
                     }
                     assert_eq!(open.engine.journal().status().members.len(), 7);
                 } else {
-                    if open.engine.store().decision(gone).is_none() {
+                    if open.engine.store().disks().decision(gone).is_none() {
                         membership.remove(gone).await.expect("removed now");
                     }
                     settled(&open, gone).await;
@@ -532,7 +532,7 @@ fn disks_are_known_by_what_is_on_them() {
         );
         assert_eq!(open.engine.pool().dewar(), DEWAR);
         let identity = world.disk(6).peek(IDENTITY_FILE).expect("kept");
-        let identity = dewar_data::pool::Identity::parse(&identity).expect("whole");
+        let identity = dewar_disks::pool::Identity::parse(&identity).expect("whole");
         let refusal = open.engine.membership().refusal("foreign", &identity);
         assert_eq!(refusal, Some(DiskRefusal::OtherDewar(DewarId(99))));
         assert_eq!(world.disk(6).paths(), [IDENTITY_FILE]);

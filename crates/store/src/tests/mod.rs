@@ -2,6 +2,8 @@
 
 mod access;
 mod backup;
+mod bucket_principals;
+mod catalog_calls;
 mod digests;
 mod disaster;
 mod documents;
@@ -9,7 +11,7 @@ mod encryption;
 mod faults;
 mod files;
 mod format;
-mod identities;
+mod hierarchy;
 mod joining;
 mod journal;
 mod membership;
@@ -31,25 +33,27 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::{Caller, CredentialStore, MasterKeys, Origin};
+use dewar_catalog::record::{CopyState, VersionRecord};
 use dewar_checksum::{Algorithm, AlgorithmSet};
-use dewar_data::blob::BlobStore;
-use dewar_data::pool::{DewarId, Member, Pool};
-use dewar_data::segment::Segments;
+use dewar_disks::blob::BlobStore;
+use dewar_disks::pool::{DewarId, Member, Pool};
+use dewar_disks::segment::SegmentLimits;
 use dewar_env::disk::sim::SimWorld;
-use dewar_meta::kv::MemoryKv;
-use dewar_meta::ns::record::{CopyState, VersionRecord};
-use dewar_meta::ns::{DataChanges, Tree};
+use dewar_env::worker::WorkerRegistry;
+use dewar_kv::{Kv, MemoryKv};
+use dewar_namespace::{DataChanges, Tree};
 use dewar_types::{
     BlobId, BucketName, ByteRange, DiskId, Layout, ObjectKey, RangeSpec, Result, UserId,
 };
 
 use crate::api::{
-    BucketRef, DeleteRequest, ExpectedContent, GetRequest, ListRequest, ObjectInfo, ObjectMetadata,
-    ObjectRef, PutRequest, ReadCondition, VersionAttributes, WriteCondition,
+    BucketRef, DeleteRequest, ExpectedContent, GetRequest, ListRequest, ObjectInfo, ObjectRef,
+    ReadCondition, WriteCondition, WriteRequest,
 };
-use crate::upkeep::UpkeepConfig;
-use crate::workers::Workers;
-use crate::{BlobTable, JournalPin, Store, StoreParts, Upload};
+use crate::{Store, StoreParts};
+use dewar_disks::JournalPin;
+use dewar_disks::upkeep::UpkeepConfig;
+use dewar_disks::{DiskParts, Disks};
 
 pub(crate) const SMALL: u32 = 10_000;
 
@@ -77,7 +81,7 @@ pub(crate) struct Rig {
     pub(crate) store: Store,
     pub(crate) ann: Caller,
     pub(crate) bob: Caller,
-    workers: Option<Workers>,
+    workers: Option<WorkerRegistry>,
 }
 
 impl Rig {
@@ -86,6 +90,11 @@ impl Rig {
     }
 
     pub(crate) async fn with_upkeep(seed: u64, upkeep: UpkeepConfig) -> Self {
+        Self::with_catalog(seed, upkeep, Arc::new(MemoryKv::new())).await
+    }
+
+    /// The same with another engine of the catalog.
+    async fn with_catalog(seed: u64, upkeep: UpkeepConfig, kv: Arc<dyn Kv>) -> Self {
         let world = SimWorld::with_disks(seed, 4);
         let env = world.env();
         let layout = Layout {
@@ -104,31 +113,34 @@ impl Rig {
             .collect();
         let pool = Pool::new(env.clone(), DewarId(1), 0, layout, members).expect("no id twice");
         let blobs = Arc::new(BlobStore::new(Arc::new(pool)));
-        let kv = Arc::new(MemoryKv::new());
-        let tree = Tree::open(Arc::clone(&kv) as _, env.clone(), 1).await;
+        let tree = Tree::open(Arc::clone(&kv), env.clone(), 1).await;
         let tree = Arc::new(tree.expect("opened"));
-        let hold = Arc::new(NoJournal);
-        let table = BlobTable::new(env.clone(), Arc::clone(&kv) as _, Arc::clone(&tree), hold);
-        let table = Arc::new(table);
-        let segments = Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _);
+        let disks = Disks::new(DiskParts {
+            env: env.clone(),
+            catalog: tree.catalog().clone(),
+            blobs,
+            journal: Arc::new(NoJournal),
+            segments: SegmentLimits::default(),
+            // Few, so that tests cover the case beyond.
+            upkeep: UpkeepConfig {
+                margins_max: 4,
+                ..upkeep
+            },
+        });
         let master = Arc::new(MasterKeys::generate(&*env.rng));
         let store = Store::new(StoreParts {
             env,
-            kv,
             tree,
-            blobs,
-            segments,
-            table,
+            disks,
             master,
             small_bytes_max: SMALL,
-            upkeep,
             part_bytes_min: crate::limits::PART_BYTES_MIN,
             lifecycle: crate::lifecycle::LifecycleConfig::default(),
             listing: crate::ListingConfig::default(),
             ownership: dewar_auth::Ownership::default(),
             digests: crate::DigestLimits::default(),
         });
-        let workers = Some(Workers::start(&store, BlobId(0)));
+        let workers = Some(crate::workers::start(&store, BlobId(0)));
         let ann = user(&store, "ann", 10).await;
         let bob = user(&store, "bob", 11).await;
         store
@@ -148,8 +160,8 @@ impl Rig {
         self.put_as(put_request(key), bytes).await
     }
 
-    pub(crate) async fn put_as(&self, request: PutRequest, bytes: &Bytes) -> Result<ObjectInfo> {
-        let mut upload: Upload = self.store.put(&self.ann, request).await?;
+    pub(crate) async fn put_as(&self, request: WriteRequest, bytes: &Bytes) -> Result<ObjectInfo> {
+        let mut upload = self.store.write(&self.ann, request).await?;
         for part in bytes.chunks(7_000) {
             upload.write(bytes.slice_ref(part)).await?;
         }
@@ -172,18 +184,24 @@ impl Rig {
     /// The current version as the catalog has it.
     pub(crate) async fn found(&self, key: &str) -> VersionRecord {
         let (tree, object) = (self.store.tree(), object(key));
-        let named = tree.tenant(&dewar_types::TenantName::default()).await;
+        let named = tree
+            .catalog()
+            .tenant(&dewar_types::TenantName::default())
+            .await;
         let tenant = named.expect("read").expect("there");
         let bucket = tree.bucket(&tenant, &object.bucket.name).await;
         let bucket = bucket.expect("read").expect("there");
         let found = tree.lookup(&bucket, &object.key).await.expect("read");
-        found.expect("there").file.current
+        found.expect("there").current
     }
 
     /// Makes all copies of the current version nearline, as a tape pool would.
     pub(crate) async fn recall_is_needed(&self, key: &str) {
         let (tree, object) = (self.store.tree(), object(key));
-        let named = tree.tenant(&dewar_types::TenantName::default()).await;
+        let named = tree
+            .catalog()
+            .tenant(&dewar_types::TenantName::default())
+            .await;
         let tenant = named.expect("read").expect("there");
         let bucket = tree.bucket(&tenant, &object.bucket.name).await;
         let bucket = bucket.expect("read").expect("there");
@@ -254,7 +272,11 @@ pub(crate) async fn user(store: &Store, name: &str, id: u64) -> Caller {
     let accounts = store.accounts();
     accounts.add_user(UserId(id), name).await.expect("added");
     let (key, _) = accounts.add_key(name, None, None).await.expect("added");
-    let key = store.access_key(&key).await.expect("read").expect("valid");
+    let key = accounts
+        .access_key(&key)
+        .await
+        .expect("read")
+        .expect("valid");
     Caller::by_access_key(&key, origin())
 }
 
@@ -269,17 +291,10 @@ pub(crate) fn bucket(name: &str) -> BucketRef {
     BucketRef::own(BucketName::new(name).expect("valid"))
 }
 
-pub(crate) fn put_request(key: &str) -> PutRequest {
-    PutRequest {
-        encryption: None,
-        marks: VersionAttributes::default(),
-        object: object(key),
-        size: None,
-        attributes: ObjectMetadata::default(),
+pub(crate) fn put_request(key: &str) -> WriteRequest {
+    WriteRequest {
         want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
-        checksum: None,
-        condition: WriteCondition::default(),
-        acl: None,
+        ..WriteRequest::new(object(key))
     }
 }
 

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::{Rig, content, object, run};
-use crate::api::{CopyRequest, ReadCondition, RenameRequest, VersionAttributes, WriteCondition};
+use crate::api::{
+    CopyRequest, Hierarchy, ReadCondition, RenameRequest, VersionAttributes, WriteCondition,
+};
 
 const KEYS: [&str; 6] = ["a", "a/b", "a/c/d", "b", "b/", "c/x"];
 
@@ -52,14 +54,15 @@ proptest! {
                     }
                     Step::Copy(from, to) if from != to => {
                         let copy = CopyRequest {
+                            hierarchy: Hierarchy::Flat,
                             encryption: None,
                             source_key: None,
                             source_version: None,
-                            marks: VersionAttributes::default(),
+                            attributes: VersionAttributes::default(),
                             source: object(KEYS[from]),
                             source_condition: ReadCondition::default(),
                             target: object(KEYS[to]),
-                            attributes: None,
+                            replace_headers: false,
                             checksum: None,
                             condition: WriteCondition::default(),
                             acl: None,

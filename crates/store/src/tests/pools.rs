@@ -7,30 +7,31 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::{Caller, MasterKeys};
+use dewar_catalog::Actor;
+use dewar_catalog::record::VersionRecord;
 use dewar_checksum::AlgorithmSet;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::{BoxFuture, Disk};
-use dewar_meta::ns::record::VersionRecord;
-use dewar_meta::ns::{Actor, Bucket};
+use dewar_namespace::Bucket;
 use dewar_types::{ErrorKind, Layout, PoolId, Result, UserId};
 
 use super::joining::{DEWAR, config};
 use super::membership::{dynamic, id_of, shards};
 use super::{bucket, content, get, object, put_request, run, user};
+use crate::LedgerDepth;
 use crate::api::{
-    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ExpectedContent, ObjectInfo,
-    ObjectMetadata, PutRequest, ReadCondition, UploadPartRequest, VersionAttributes,
-    WriteCondition,
+    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ExpectedContent, Hierarchy,
+    ObjectInfo, ReadCondition, UploadPartRequest, VersionAttributes, WriteCondition, WriteMode,
+    WriteRequest,
 };
 use crate::encryption::Encryption;
 use crate::engine::{
     BackgroundWork, DiskObserver, Engine, EngineConfig, Folder, Folders, LiveFolders,
 };
-use crate::file::{FileWrite, WriteMode};
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::LifecycleConfig;
 use crate::lifecycle::rules::{Expiration, Filter, NoncurrentTransition, Rule, Transition};
-use crate::upkeep::{Ledger, LedgerDepth, UpkeepConfig};
+use dewar_disks::upkeep::{Ledger, UpkeepConfig};
 
 /// Disks of the main pool, 2+1; those behind are of the archive, 1+1.
 const MAIN: usize = 4;
@@ -164,9 +165,9 @@ impl Two {
         }
     }
 
-    fn request(&self, key: &str, class: Option<&str>) -> PutRequest {
-        PutRequest {
-            marks: VersionAttributes {
+    fn request(&self, key: &str, class: Option<&str>) -> WriteRequest {
+        WriteRequest {
+            attributes: VersionAttributes {
                 storage_class: class.map(str::to_owned),
                 ..VersionAttributes::default()
             },
@@ -174,8 +175,8 @@ impl Two {
         }
     }
 
-    async fn put_as(&self, request: PutRequest, bytes: &Bytes) -> Result<ObjectInfo> {
-        let mut upload = self.engine.store().put(&self.ann, request).await?;
+    async fn put_as(&self, request: WriteRequest, bytes: &Bytes) -> Result<ObjectInfo> {
+        let mut upload = self.engine.store().write(&self.ann, request).await?;
         upload.write(bytes.clone()).await?;
         upload.commit(ExpectedContent::default()).await
     }
@@ -205,7 +206,10 @@ impl Two {
 
     async fn first(&self) -> Bucket {
         let tree = self.engine.store().tree();
-        let tenant = tree.tenant(&dewar_types::TenantName::default()).await;
+        let tenant = tree
+            .catalog()
+            .tenant(&dewar_types::TenantName::default())
+            .await;
         let tenant = tenant.expect("read").expect("there");
         let found = tree.bucket(&tenant, &bucket("first").name).await;
         found.expect("read").expect("there")
@@ -215,7 +219,7 @@ impl Two {
         let first = self.first().await;
         let key = object(key).key;
         let found = self.engine.store().tree().lookup(&first, &key).await;
-        found.expect("read").expect("there").file.current
+        found.expect("read").expect("there").current
     }
 
     async fn move_to(&self, key: &str, class: Option<&str>) -> Result<bool> {
@@ -367,12 +371,13 @@ fn a_copy_shares_bytes_within_a_pool_only() {
         two.put("a", None, LARGE).await.expect("put");
         let copy = async |to: &str, class: Option<&str>| {
             let request = CopyRequest {
+                hierarchy: Hierarchy::Flat,
                 source: object("a"),
                 source_version: None,
                 source_condition: ReadCondition::default(),
                 target: object(to),
-                marks: two.request(to, class).marks,
-                attributes: None,
+                attributes: two.request(to, class).attributes,
+                replace_headers: false,
                 checksum: None,
                 condition: WriteCondition::default(),
                 source_key: None,
@@ -388,7 +393,7 @@ fn a_copy_shares_bytes_within_a_pool_only() {
         assert_eq!(two.shards(), (3, 2));
         // Onto itself.
         let moved = copy("a", Some(COLD)).await;
-        assert_eq!(moved.storage_class.as_deref(), Some(COLD));
+        assert_eq!(moved.attributes.storage_class.as_deref(), Some(COLD));
         let original = content(LARGE, 1);
         for key in ["a", "b", "c"] {
             assert!(two.read(key).await.1 == original, "{key}");
@@ -413,7 +418,7 @@ fn parts_are_put_into_the_pool_of_their_upload() {
         two.put("source", None, 6_000_000).await.expect("put");
         let before = two.shards();
         let info = upload_in_parts(&mut two, Some(COLD), None).await;
-        assert_eq!(info.storage_class.as_deref(), Some(COLD));
+        assert_eq!(info.attributes.storage_class.as_deref(), Some(COLD));
         two.settle().await;
         assert_eq!(two.shards().0, before.0);
         assert_eq!(
@@ -434,8 +439,7 @@ async fn upload_in_parts(
             &two.ann,
             CreateUploadRequest {
                 object: object("parts"),
-                attributes: ObjectMetadata::default(),
-                marks: two.request("parts", class).marks,
+                attributes: two.request("parts", class).attributes,
                 checksum: None,
                 composite: false,
                 encryption,
@@ -583,7 +587,7 @@ fn lifecycle_moves_current_and_older_versions() {
         let (now, bytes) = two.read("old/a").await;
         assert!(bytes == content(LARGE, 5));
         assert_eq!((&now.etag, now.version), (&before.etag, before.version));
-        assert_eq!(now.storage_class.as_deref(), Some(COLD));
+        assert_eq!(now.attributes.storage_class.as_deref(), Some(COLD));
     });
 }
 
@@ -831,24 +835,30 @@ fn a_change_of_a_file_that_was_moved_meanwhile_is_refused() {
     run(async {
         let two = Two::new(12).await;
         two.put("file", None, LARGE).await.expect("put");
-        let write = || FileWrite {
-            object: object("file"),
-            mode: WriteMode::Update,
-            size: None,
-            want: AlgorithmSet::EMPTY,
-            permissions: 0o644,
-        };
+        let write = || WriteRequest::file(object("file"), WriteMode::Update);
         let store = two.engine.store();
-        let mut change = store.write_file(&two.ann, write()).await.expect("begun");
-        change.write(10, content(5, 1)).await.expect("taken");
+        let mut change = store.write(&two.ann, write()).await.expect("begun");
+        change
+            .write_at(10, content(5, 1).into())
+            .await
+            .expect("taken");
         assert!(two.move_to("file", Some(COLD)).await.expect("moved"));
-        let refused = change.commit(None).await.expect_err("moved");
+        let refused = change
+            .commit(ExpectedContent::of_size(None))
+            .await
+            .expect_err("moved");
         assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
         // Begun anew, it stays in the pool and the class where it is.
-        let mut change = store.write_file(&two.ann, write()).await.expect("begun");
-        change.write(10, content(5, 1)).await.expect("taken");
-        let changed = change.commit(None).await.expect("changed");
-        assert_eq!(changed.storage_class.as_deref(), Some(COLD));
+        let mut change = store.write(&two.ann, write()).await.expect("begun");
+        change
+            .write_at(10, content(5, 1).into())
+            .await
+            .expect("taken");
+        let changed = change
+            .commit(ExpectedContent::of_size(None))
+            .await
+            .expect("changed");
+        assert_eq!(changed.attributes.storage_class.as_deref(), Some(COLD));
         two.settle().await;
         assert_eq!(two.shards().0, 0);
         let mut expected = content(LARGE, 4).to_vec();

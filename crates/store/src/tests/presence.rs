@@ -9,7 +9,8 @@ use dewar_journal::JournalState;
 
 use super::joining::{Mounts, Open, pool};
 use super::run;
-use crate::upkeep::{Ledger, LedgerDepth};
+use crate::LedgerDepth;
+use dewar_disks::upkeep::Ledger;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -171,7 +172,7 @@ fn what_was_written_during_a_short_absence_is_laid_out_anew() {
         world.disk(2).come_back();
         world.disk(4).come_back();
         tokio::time::sleep(60 * SECOND).await;
-        let status = open.engine.store().repair_status();
+        let status = open.engine.store().disks().repair_status();
         assert!(status.laid_out >= 1, "{status:?}");
     });
 }

@@ -167,8 +167,11 @@ fn with_nothing_left_the_blobs_tell() {
             .head(&super::disaster::owner(), super::get("small/1"))
             .await;
         let attributes = found.expect("there").0.attributes;
-        assert_eq!(attributes.content_type.as_deref(), Some("text/dewar"));
-        assert_eq!(attributes.user["from"], "a test");
+        assert_eq!(
+            attributes.headers.content_type.as_deref(),
+            Some("text/dewar")
+        );
+        assert_eq!(attributes.metadata["from"], "a test");
         engine.close(Duration::from_secs(10)).await.expect("closed");
         drop(engine);
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::Caller;
-use dewar_data::pool::{DewarId, IDENTITY_FILE, format};
+use dewar_disks::pool::{DewarId, IDENTITY_FILE, format};
 use dewar_env::Disk;
 use dewar_env::disk::sim::SimWorld;
 use dewar_types::{DiskId, ErrorKind};
@@ -42,14 +42,14 @@ async fn readable(open: &Open, ann: &Caller, key: &str) -> bool {
 async fn looked_through(open: &Open, id: DiskId) {
     for _ in 0..300 {
         let member = open.engine.pool().member(id).is_some();
-        if member && !open.engine.store().is_returning(id) {
+        if member && !open.engine.store().disks().is_returning(id) {
             return;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     panic!(
         "never looked through: {:?}",
-        open.engine.store().disk_lines().await
+        open.engine.store().disks().disk_lines().await
     );
 }
 
@@ -76,6 +76,7 @@ fn what_was_lost_is_read_again_from_a_disk_that_is_taken_back() {
         let held = open
             .engine
             .store()
+            .disks()
             .holdings(id, &*back)
             .await
             .expect("listed");
@@ -122,6 +123,7 @@ fn shards_that_were_rebuilt_elsewhere_and_lost_there_are_found() {
         let held = open
             .engine
             .store()
+            .disks()
             .holdings(id, &*old)
             .await
             .expect("listed");
@@ -133,7 +135,12 @@ fn shards_that_were_rebuilt_elsewhere_and_lost_there_are_found() {
             !readable(&open, &ann, "later/large").await,
             "nothing is lost"
         );
-        let held = open.engine.store().holdings(id, &*dynamic(&world, 2)).await;
+        let held = open
+            .engine
+            .store()
+            .disks()
+            .holdings(id, &*dynamic(&world, 2))
+            .await;
         let held = held.expect("listed");
         assert!(held.lacking > 0 && held.unreadable > 0, "{held:?}");
         let membership = open.engine.membership();
@@ -166,7 +173,13 @@ fn a_disk_that_is_taken_back_is_swept_and_nothing_bad_is_believed() {
         assert_whole(&open).await;
         tokio::time::sleep(Duration::from_secs(60)).await;
         open.check(&ann, &ALL).await;
-        let lines = open.engine.store().disk_lines().await.expect("listed");
+        let lines = open
+            .engine
+            .store()
+            .disks()
+            .disk_lines()
+            .await
+            .expect("listed");
         let line = lines.iter().find(|line| line.disk == id).expect("listed");
         assert_eq!(line.shards, shards(&world, 2) as u64, "leftovers stay");
     });
@@ -197,7 +210,7 @@ fn what_cannot_be_taken_back_is_refused_in_its_own_words() {
         refused(7, ErrorKind::InvalidArgument, "another Dewar").await;
         let id = id_of(&world, 3);
         // The power failed before it was seen what lies where: until then nothing can be removed.
-        while !open.engine.store().lost_shard_dirs().is_empty() {
+        while !open.engine.store().disks().lost_shard_dirs().is_empty() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         membership.remove(id).await.expect("removed");

@@ -5,8 +5,8 @@ use dewar_auth::{MasterKeyId, Secret};
 
 use super::*;
 use crate::api::{
-    CompletePart, CompleteRequest, CreateUploadRequest, RenameRequest, UploadPartRequest,
-    Versioning,
+    CompletePart, CompleteRequest, CreateUploadRequest, ExpectedContent, RenameRequest,
+    UploadPartRequest, VersionAttributes, Versioning, WriteCondition, WriteRequest,
 };
 use crate::{Encryption, PendingRewraps};
 
@@ -25,7 +25,7 @@ async fn needed(rig: &Rig, id: MasterKeyId) -> PendingRewraps {
 }
 
 async fn put(rig: &Rig, key: &str, bytes: &Bytes) {
-    let request = PutRequest {
+    let request = WriteRequest {
         encryption: Some(Encryption::Dewar),
         ..put_request(key)
     };
@@ -35,8 +35,7 @@ async fn put(rig: &Rig, key: &str, bytes: &Bytes) {
 fn upload_request() -> CreateUploadRequest {
     CreateUploadRequest {
         object: object("joined"),
-        attributes: ObjectMetadata::default(),
-        marks: VersionAttributes::default(),
+        attributes: VersionAttributes::default(),
         encryption: Some(Encryption::Dewar),
         checksum: None,
         composite: false,
@@ -84,11 +83,11 @@ fn everything_is_wrapped_anew_and_then_nothing_needs_the_old_key() {
             .expect("kept")
             .etag;
         // It begins under the old key and ends under the new one.
-        let slow = PutRequest {
+        let slow = WriteRequest {
             encryption: Some(Encryption::Dewar),
             ..put_request("slow")
         };
-        let mut slow = rig.store.put(&rig.ann, slow).await.expect("begun");
+        let mut slow = rig.store.write(&rig.ann, slow).await.expect("begun");
         slow.write(texts[1].clone()).await.expect("written");
 
         let old = rotate(&rig).await;
@@ -116,6 +115,7 @@ fn everything_is_wrapped_anew_and_then_nothing_needs_the_old_key() {
         assert_eq!(needed(&rig, old).await, PendingRewraps::default());
         let known = rig
             .store
+            .accounts()
             .access_key(&key)
             .await
             .expect("read")

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::{Caller, MasterKeys};
-use dewar_data::pool::DewarId;
+use dewar_disks::pool::DewarId;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::{CreateOptions, Disk};
 use dewar_journal::JournalConfig;
@@ -70,7 +70,7 @@ async fn open(world: &SimWorld) -> Engine {
 
 async fn put(engine: &Engine, ann: &Caller, key: &str, bytes: Bytes) {
     let request = put_request(key);
-    let mut upload = engine.store().put(ann, request).await.expect("begun");
+    let mut upload = engine.store().write(ann, request).await.expect("begun");
     upload.write(bytes).await.expect("taken");
     upload
         .commit(ExpectedContent::default())

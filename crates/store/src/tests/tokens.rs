@@ -8,7 +8,8 @@ use dewar_env::{Disk, DiskErrorKind, disk::sim::SimOp};
 
 use super::joining::{Mounts, Open, config, pool};
 use super::run;
-use crate::upkeep::{Ledger, LedgerDepth};
+use crate::LedgerDepth;
+use dewar_disks::upkeep::Ledger;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -33,7 +34,7 @@ fn worst(ledger: &Ledger) -> i32 {
 }
 
 fn doubts(open: &Open) -> usize {
-    open.engine.store().unverified().len()
+    open.engine.store().disks().unverified().len()
 }
 
 /// Until nothing is in doubt and all is whole.

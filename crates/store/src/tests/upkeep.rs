@@ -3,14 +3,14 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use dewar_data::format::runs::page_at;
+use dewar_disks::format::runs::page_at;
 use dewar_env::DiskErrorKind;
 use dewar_env::disk::sim::SimOp;
 use dewar_types::{BlobId, DiskId, ErrorKind};
 
 use super::{Rig, content, run};
-use crate::upkeep::{Decision, Ledger, LedgerDepth, PendingFree, UpkeepConfig};
-use crate::workers::Workers;
+use crate::LedgerDepth;
+use dewar_disks::upkeep::{Decision, Ledger, PendingFree, UpkeepConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -104,9 +104,15 @@ fn a_scrub_finds_rot_and_lost_files_and_repair_mends_them() {
         assert!(!rotten.is_empty());
         tokio::time::sleep(2 * 3600 * SECOND).await;
         assert!(disk.paths().contains(&lost), "the lost shard is back");
-        let bad: u64 = rig.store.scrub_status().iter().map(|(_, s)| s.bad).sum();
+        let bad: u64 = rig
+            .store
+            .disks()
+            .scrub_status()
+            .iter()
+            .map(|(_, s)| s.bad)
+            .sum();
         assert!(bad >= 2, "{bad} found");
-        assert!(rig.store.repair_status().repaired >= 2);
+        assert!(rig.store.disks().repair_status().repaired >= 2);
         assert_whole(&rig).await;
         rig.settle().await;
     });
@@ -135,11 +141,14 @@ fn what_reads_cannot_decode_around_is_noted_as_a_scrub_would() {
         let found = inner.table.finding(record.id).await.expect("read");
         let bad: Vec<usize> = found.expect("noted").bad().iter().collect();
         assert_eq!(bad, [0, 2]);
-        assert_eq!(rig.store.rot_since_start().values().sum::<u64>(), 2);
+        assert_eq!(rig.store.disks().rot_since_start().values().sum::<u64>(), 2);
         let now = ledger(&rig).await;
         assert_eq!(now.lines[&-1].objects, Some(1), "{now:?}");
         assert_eq!(now.at_risk[0].margin, -1);
-        assert!(rig.store.repair_status().failed > 0, "repair has tried it");
+        assert!(
+            rig.store.disks().repair_status().failed > 0,
+            "repair has tried it"
+        );
         // What comes back is found good, and is off the queue.
         for shard in [0, 2] {
             let disk = rig.world.disk(record.disks[shard].0 as usize - 1);
@@ -170,7 +179,6 @@ fn a_repair_strikes_only_what_it_has_seen() {
             let noted = inner.table.note(&encoding, shard, now).await;
             assert!(noted.expect("noted"));
         }
-        inner.upkeep.queued();
         tokio::time::sleep(60 * SECOND).await;
         let found = inner.table.finding(blob).await.expect("read");
         let bad: Vec<usize> = found.expect("still queued").bad().iter().collect();
@@ -202,26 +210,28 @@ fn a_repair_that_fails_is_counted_and_tried_again_within_seconds() {
         assert!(path.starts_with("blobs/0") && disk.lose_file(&path));
         disk.fail_always(SimOp::Create, DiskErrorKind::Io);
         rig.store
+            .disks()
             .scrub_now(DiskId(number as u128 + 1))
             .await
             .expect("noted");
         tokio::time::sleep(20 * SECOND).await;
-        let status = rig.store.repair_status();
+        let status = rig.store.disks().repair_status();
         assert!(status.resting == 1 && status.failed >= 3, "{status:?}");
         disk.heal();
         tokio::time::sleep(20 * SECOND).await;
-        let status = rig.store.repair_status();
+        let status = rig.store.disks().repair_status();
         assert_eq!((status.resting, status.repaired), (0, 1), "{status:?}");
         assert!(disk.paths().contains(&path));
         // It is left alone for longer and longer.
         assert!(disk.lose_file(&path));
         disk.fail_always(SimOp::Create, DiskErrorKind::Io);
         rig.store
+            .disks()
             .scrub_now(DiskId(number as u128 + 1))
             .await
             .expect("noted");
         tokio::time::sleep(3600 * SECOND).await;
-        let tries = rig.store.repair_status().failed - status.failed;
+        let tries = rig.store.disks().repair_status().failed - status.failed;
         assert!((10..40).contains(&tries), "{tries} tries in an hour");
         // A disk that returns is news.
         disk.heal();
@@ -230,7 +240,7 @@ fn a_repair_that_fails_is_counted_and_tried_again_within_seconds() {
         assert!(
             disk.paths().contains(&path),
             "{:?}",
-            rig.store.repair_status()
+            rig.store.disks().repair_status()
         );
     });
 }
@@ -286,7 +296,7 @@ fn what_was_written_in_a_narrow_layout_is_laid_out_again() {
         rig.world.disk(0).come_back();
         rig.world.disk(2).come_back();
         tokio::time::sleep(60 * SECOND).await;
-        assert!(rig.store.repair_status().laid_out >= 7);
+        assert!(rig.store.disks().repair_status().laid_out >= 7);
         assert_whole(&rig).await;
         rig.settle().await;
     });
@@ -303,7 +313,7 @@ fn a_drained_disk_is_emptied_and_can_be_removed() {
             .await
             .expect("decided");
         tokio::time::sleep(60 * SECOND).await;
-        let lines = rig.store.disk_lines().await.expect("listed");
+        let lines = rig.store.disks().disk_lines().await.expect("listed");
         let line = lines.iter().find(|line| line.disk == disk).expect("there");
         assert_eq!((line.shards, line.decision), (0, Some(Decision::Drain)));
         assert_eq!(
@@ -370,7 +380,7 @@ fn a_pool_without_a_spare_disk_narrows_when_one_is_removed() {
                 .expect("decided");
         }
         tokio::time::sleep(60 * SECOND).await;
-        let lines = rig.store.disk_lines().await.expect("listed");
+        let lines = rig.store.disks().disk_lines().await.expect("listed");
         for line in lines.iter().filter(|line| line.decision.is_some()) {
             assert_eq!(line.shards, 0, "{line:?}");
         }
@@ -442,10 +452,16 @@ fn what_is_half_freed_is_neither_bad_nor_at_risk() {
             before.lines[&before.full].blobs
         );
         // Workers begin again, as after a start, and scrub before they have freed it.
-        rig.store.scrub_now(DiskId(1)).await.expect("noted");
-        rig.workers = Some(Workers::start(&rig.store, dewar_types::BlobId(0)));
+        rig.store.disks().scrub_now(DiskId(1)).await.expect("noted");
+        rig.workers = Some(crate::workers::start(&rig.store, dewar_types::BlobId(0)));
         rig.settle().await;
-        let bad: u64 = rig.store.scrub_status().iter().map(|(_, s)| s.bad).sum();
+        let bad: u64 = rig
+            .store
+            .disks()
+            .scrub_status()
+            .iter()
+            .map(|(_, s)| s.bad)
+            .sum();
         assert_eq!(bad, 0);
         assert_eq!(ledger(&rig).await.freeing, PendingFree::default());
     });

@@ -1,15 +1,15 @@
 //! Each verb as it should go.
 
-use dewar_checksum::{Algorithm, AlgorithmSet, Digest};
+use dewar_checksum::{Algorithm, Digest};
 use dewar_types::{ErrorKind, RangeSpec};
 
 use super::{Rig, SMALL, bucket, content, get, get_range, object, put_request, run};
 use crate::api::{
-    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ETag, Emptiness,
-    ExpectedContent, GetRequest, ListPartsRequest, ObjectMetadata, PutRequest, ReadCondition,
-    RenameRequest, UploadPartRequest, VersionAttributes, WriteCondition,
+    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ETagMatch, Emptiness,
+    ExpectedContent, GetRequest, Hierarchy, ListPartsRequest, ReadCondition, RenameRequest,
+    UploadPartRequest, VersionAttributes, WriteCondition, WriteMode, WriteRequest,
 };
-use crate::file::{FileWrite, WriteMode};
+use crate::limits::RECALL_WAIT;
 
 #[test]
 fn objects_of_every_size_come_back_and_leave_nothing() {
@@ -54,7 +54,7 @@ fn what_the_client_says_must_be_so() {
             ];
             for (size, digests, kind) in expects {
                 let request = put_request("key");
-                let mut upload = rig.store.put(&rig.ann, request).await.expect("begun");
+                let mut upload = rig.store.write(&rig.ann, request).await.expect("begun");
                 upload.write(bytes.clone()).await.expect("taken");
                 let error = upload.commit(ExpectedContent { size, digests }).await;
                 assert_eq!(error.expect_err("refused").kind(), kind);
@@ -69,10 +69,10 @@ fn what_the_client_says_must_be_so() {
 fn conditions_decide() {
     run(async {
         let rig = Rig::new(3).await;
-        let put = |if_absent, if_match: Option<&str>| PutRequest {
+        let put = |absent: bool, if_match: Option<&str>| WriteRequest {
             condition: WriteCondition {
-                if_absent,
-                if_match: if_match.map(|etag| ETag::Is(etag.to_owned())),
+                if_none_match: absent.then_some(ETagMatch::Any),
+                if_match: if_match.map(|etag| ETagMatch::Is(etag.to_owned())),
                 ..WriteCondition::default()
             },
             ..put_request("key")
@@ -87,7 +87,7 @@ fn conditions_decide() {
         rig.put_as(second, &content(10, 2)).await.expect("matches");
         let stale = GetRequest {
             condition: ReadCondition {
-                if_match: vec![ETag::Is(first.etag)],
+                if_match: vec![ETagMatch::Is(first.etag)],
                 ..ReadCondition::default()
             },
             ..get("key")
@@ -98,7 +98,7 @@ fn conditions_decide() {
         rig.delete("key").await.expect("deleted");
         let mut late = rig
             .store
-            .put(&rig.ann, put(true, None))
+            .write(&rig.ann, put(true, None))
             .await
             .expect("begun");
         late.write(content(50_000, 3)).await.expect("taken");
@@ -113,6 +113,12 @@ fn conditions_decide() {
     });
 }
 
+fn with_type(content_type: &str) -> VersionAttributes {
+    let mut attributes = VersionAttributes::default();
+    attributes.headers.content_type = Some(content_type.to_owned());
+    attributes
+}
+
 #[test]
 fn copies_share_bytes_and_renames_move_them() {
     run(async {
@@ -121,17 +127,15 @@ fn copies_share_bytes_and_renames_move_them() {
             let bytes = content(len, 1);
             rig.put("from", &bytes).await.expect("put");
             let copy = CopyRequest {
+                hierarchy: Hierarchy::Flat,
                 encryption: None,
                 source_key: None,
                 source_version: None,
-                marks: VersionAttributes::default(),
+                attributes: with_type("a/b"),
+                replace_headers: true,
                 source: object("from"),
                 source_condition: ReadCondition::default(),
                 target: object("dir/to"),
-                attributes: Some(ObjectMetadata {
-                    content_type: Some("a/b".to_owned()),
-                    ..ObjectMetadata::default()
-                }),
                 checksum: None,
                 condition: WriteCondition::default(),
                 acl: None,
@@ -141,6 +145,7 @@ fn copies_share_bytes_and_renames_move_them() {
                 .await
                 .expect("copied");
             let summed = CopyRequest {
+                hierarchy: Hierarchy::Flat,
                 checksum: Some(Algorithm::Sha256),
                 target: object("summed"),
                 ..copy
@@ -177,9 +182,8 @@ fn uploads_in_parts_are_joined_read_by_part_and_freed() {
         let rig = Rig::new(5).await;
         let create = CreateUploadRequest {
             encryption: None,
-            marks: VersionAttributes::default(),
+            attributes: VersionAttributes::default(),
             object: object("big"),
-            attributes: ObjectMetadata::default(),
             checksum: Some(Algorithm::Crc32c),
             composite: false,
             acl: None,
@@ -304,9 +308,8 @@ fn a_reader_finishes_although_its_small_part_was_deleted() {
         let rig = Rig::new(4).await;
         let create = CreateUploadRequest {
             encryption: None,
-            marks: VersionAttributes::default(),
+            attributes: VersionAttributes::default(),
             object: object("parts"),
-            attributes: ObjectMetadata::default(),
             checksum: None,
             composite: false,
             acl: None,
@@ -374,14 +377,8 @@ fn content_without_an_online_copy_is_an_error_and_no_empty_body() {
             rig.recall_is_needed(key).await;
             let read = rig.get(key).await;
             let opened = rig.store.open_file(&rig.ann, get(key)).await;
-            let update = FileWrite {
-                object: object(key),
-                mode: WriteMode::Update,
-                size: None,
-                want: AlgorithmSet::EMPTY,
-                permissions: 0o644,
-            };
-            let changed = rig.store.write_file(&rig.ann, update).await;
+            let update = WriteRequest::file(object(key), WriteMode::Update);
+            let changed = rig.store.write(&rig.ann, update).await;
             let (info, _) = rig
                 .store
                 .head(&rig.ann, get(key))
@@ -399,7 +396,7 @@ fn content_without_an_online_copy_is_an_error_and_no_empty_body() {
                 opened.expect_err("nearline"),
                 changed.expect_err("nearline"),
             ] {
-                assert_eq!(error.kind(), ErrorKind::Nearline);
+                assert_eq!(error.kind(), ErrorKind::Later(RECALL_WAIT));
                 assert!(error.message().contains(key), "{error}");
             }
         }

@@ -8,9 +8,8 @@ use bytes::Bytes;
 use dewar_auth::Caller;
 use dewar_checksum::AlgorithmSet;
 use dewar_env::BoxFuture;
-use dewar_store::api::GetRequest;
-use dewar_store::file::{FileWrite, OpenFile, WriteMode};
-use dewar_types::ErrorKind;
+use dewar_store::ContentReader;
+use dewar_store::api::{ExpectedContent, GetRequest, WriteMode, WriteRequest};
 use dewar_xrootd_proto::options::{open as bits, open_more};
 use dewar_xrootd_proto::reply::{CheckpointSpace, OpenReply};
 use dewar_xrootd_proto::request::{Checkpoint, HandleOrPath, Open};
@@ -22,7 +21,9 @@ use crate::error::{ErrorReply, VerbResult};
 use crate::limits::{FILE_LATER, OPEN_LATER};
 use crate::path::{PathTarget, WirePath};
 use crate::session::writer::{CheckpointAction, QueuedOp};
-use crate::session::{ClientFileKey, Handle, LeasedFile, Reader, Session, Shortage, Writer};
+use crate::session::{
+    ClientFileKey, FileOwner, Handle, LeasedFile, Reader, Session, Shortage, Writer,
+};
 use crate::tpc::fair_share::ShareOwner;
 
 pub(super) async fn open(context: &Context, open: Open) -> VerbResult<()> {
@@ -68,22 +69,8 @@ async fn open_for_reading(
     let third_party = third_party::reading(context, path).await?;
     let caller = third_party.caller.clone();
     let store = &context.door.store;
-    let file = match store
-        .open_file(&caller, GetRequest::whole(object.clone()))
-        .await
-    {
-        Ok(file) => file,
-        Err(error) => {
-            // Where a directory is, there may be no object of the name.
-            if error.kind() == ErrorKind::NotFound
-                && let Ok(dewar_store::file::Node::Directory(_)) = store.stat(&caller, object).await
-            {
-                let message = format!("Unable to open {}; is a directory", path.shown);
-                return Err(ErrorReply::new(ErrorCode::IsDirectory, message));
-            }
-            return Err(failed("open", path)(error));
-        }
-    };
+    let opened = store.open_file(&caller, GetRequest::whole(object.clone()));
+    let file = opened.await.map_err(failed("open", path))?;
     let left = third_party.leave(context).await?;
     let open_files = &context.door.open_files;
     let lease = open_files.reader(&ShareOwner::of(&caller), file.memory_bytes());
@@ -91,7 +78,7 @@ async fn open_for_reading(
     let mut file = Arc::new(LeasedFile::new(file, lease));
     let mut reads_on = None;
     if is_anew(open) && context.session.claimed().comes_again {
-        let whose = context.session.whose(&path.shown, caller.account());
+        let whose = context.session.whose(&path.shown, &FileOwner::of(&caller));
         file = version_before_reconnect(context, path, &whose, file)?;
         reads_on = Some((whose, file.info.version));
     }
@@ -104,7 +91,7 @@ async fn open_for_reading(
     let handle = context.session.admit(Handle::Reader(Arc::new(Reader {
         file,
         path: path.shown.clone(),
-        owner: caller.account(),
+        owner: FileOwner::of(&caller),
         left,
         went_on: AtomicBool::new(false),
     })))?;
@@ -164,7 +151,7 @@ fn read_anew(path: &WirePath) -> ErrorReply {
 /// Whether a version may not be the one that a client had open whose session began at a server that does not run any
 /// more: it is younger than this one, or took the place of another since that session began. Other clients lost no
 /// connection: their process was forked, or another server sent them.
-fn may_be_replaced(context: &Context, now: &OpenFile) -> bool {
+fn may_be_replaced(context: &Context, now: &ContentReader) -> bool {
     let since = context.door.since;
     let former = context.session.former();
     former.filter(|began| *began < since).is_some_and(|began| {
@@ -192,7 +179,7 @@ async fn open_for_writing(
         let message = format!("Unable to open {}/; is a directory", path.shown);
         return Err(ErrorReply::new(ErrorCode::IsDirectory, message));
     }
-    let whose = context.session.whose(&path.shown, caller.account());
+    let whose = context.session.whose(&path.shown, &FileOwner::of(&caller));
     if mode == WriteMode::Update && is_anew(open) && whose.client.comes_again {
         return resume(context, path, &caller, &whose).await;
     }
@@ -208,31 +195,30 @@ async fn open_for_writing(
         });
     // Who makes a file can always read and write it.
     let permissions = u32::from(open.mode & 0o777 | 0o600);
-    let write = FileWrite {
-        object: object.clone(),
-        mode,
+    let write = WriteRequest {
         size: announced.filter(|_| mode != WriteMode::Update),
         want,
         permissions,
+        ..WriteRequest::file(object.clone(), mode)
     };
     let store = &context.door.store;
     // Before anything is held.
-    let foreseen = store.revision_memory_bytes(write.size);
+    let foreseen = store.writer_memory_bytes(write.size);
     let lease = context
         .door
         .open_files
         .writer(&ShareOwner::of(&caller), foreseen);
     let mut lease = lease.map_err(|shortage| file_later(shortage, path))?;
-    let revision = store.write_file(&caller, write.clone()).await;
-    let revision = revision.map_err(failed("open", path))?;
+    let content = store.write(&caller, write.clone()).await;
+    let content = content.map_err(failed("open", path))?;
     if let Some(fetch) = &fetch {
         third_party::judge(context, path, fetch).await?;
     }
     // What is revised may lie in many pieces.
-    let grown = lease.grow(revision.memory_bytes(), Duration::ZERO).await;
+    let grown = lease.grow(content.memory_bytes(), Duration::ZERO).await;
     grown.map_err(|shortage| file_later(shortage, path))?;
-    let owner = caller.account();
-    let held = (revision, lease);
+    let owner = FileOwner::of(&caller);
+    let held = (content, lease);
     let writer = Writer::start(held, path.shown.clone(), write, announced, owner);
     if open.options_more & open_more::DUP != 0 {
         clone::whole(&context.session, open.template, &writer).await?;
@@ -371,18 +357,11 @@ pub(super) async fn truncate(context: &Context, sent: &str, size: i64) -> VerbRe
         context.ok(Bytes::new()).await;
         return Ok(());
     }
-    let write = FileWrite {
-        object: object.clone(),
-        mode: WriteMode::Update,
-        size: None,
-        want: AlgorithmSet::EMPTY,
-        permissions: 0o644,
-    };
-    let store = &context.door.store;
-    let revision = store.write_file(&caller, write).await;
-    let mut revision = revision.map_err(failed("truncate", &path))?;
-    revision.truncate(size).map_err(failed("truncate", &path))?;
-    let done = revision.commit(None).await;
+    let write = WriteRequest::file(object.clone(), WriteMode::Update);
+    let content = context.door.store.write(&caller, write).await;
+    let mut content = content.map_err(failed("truncate", &path))?;
+    content.truncate(size).map_err(failed("truncate", &path))?;
+    let done = content.commit(ExpectedContent::default()).await;
     done.map_err(failed("truncate", &path))?;
     context.ok(Bytes::new()).await;
     Ok(())

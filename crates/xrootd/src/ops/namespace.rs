@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dewar_store::api::{DeleteRequest, Emptiness, ObjectRef, RenameRequest, WriteCondition};
+use dewar_store::api::{Emptiness, Overwrite, RenameNodeRequest};
 use dewar_store::file::{MakeDirRequest, Node, NodeAttributes};
-use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Timestamp, UserId};
+use dewar_types::{EntryId, Error, ErrorKind, Timestamp, UserId};
 use dewar_xrootd_proto::options::{mkdir as bits, stat as stat_bits};
 use dewar_xrootd_proto::reply::StatFlags;
 use dewar_xrootd_proto::{ErrorCode, Request};
@@ -66,7 +66,7 @@ async fn writes_there(context: &Context, path: &WirePath) -> VerbResult<bool> {
         return Ok(false);
     };
     let caller = context.caller(path).await?;
-    Ok(writer.owner == caller.account())
+    Ok(writer.owner.account == caller.account())
 }
 
 /// What a client is writing under the name that a request removes, at the moment when it comes: what is
@@ -118,14 +118,23 @@ pub(super) async fn mkdir(context: &Context, sent: &str, options: u8, mode: u16)
     let caller = context.caller(&path).await?;
     let store = &context.door.store;
     let parents = options & bits::PATH != 0;
+    // A directory that is there is what was wanted; a file is not.
     let outcome = match &path.place {
         PathTarget::Root => Ok(()),
-        PathTarget::Bucket(bucket) => store.create_bucket(&caller, bucket).await.map(|_| ()),
+        PathTarget::Bucket(bucket) => match store.create_bucket(&caller, bucket).await {
+            Err(error) if error.kind() == ErrorKind::AlreadyOwned => Ok(()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let there = store.stat_bucket(&caller, bucket).await;
+                there.map(drop).map_err(|_| error)
+            }
+            made => made.map(drop),
+        },
         PathTarget::Object(object) => {
             let request = MakeDirRequest {
                 directory: object.clone(),
                 mode: u32::from(mode),
                 parents,
+                existing: true,
             };
             let made = store.make_dir(&caller, request.clone()).await;
             match made {
@@ -141,18 +150,7 @@ pub(super) async fn mkdir(context: &Context, sent: &str, options: u8, mode: u16)
             }
         }
     };
-    match outcome {
-        // A directory that is there is what was wanted; a file is not.
-        Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::AlreadyExists | ErrorKind::AlreadyOwned
-            ) && matches!(
-                stat_path(context, &path, "mkdir").await,
-                Ok(Node::Directory(_))
-            ) => {}
-        outcome => outcome.map_err(failed("mkdir", &path))?,
-    }
+    outcome.map_err(failed("mkdir", &path))?;
     context.ok(Bytes::new()).await;
     Ok(())
 }
@@ -163,66 +161,36 @@ pub(super) async fn rm(context: &Context, sent: &str) -> VerbResult<()> {
     let object = path.object("rm")?;
     let caller = context.caller(&path).await?;
     let store = &context.door.store;
-    let request = DeleteRequest {
-        object: object.clone(),
-        version: None,
-        condition: WriteCondition::default(),
-        bypass: false,
-    };
     let upload = context.removes.as_ref();
-    let upload = upload.filter(|writer| writer.owner == caller.account());
-    let mut found = store.stat(&caller, object).await;
-    let is_file = matches!(&found, Ok(Node::File(..)));
-    let is_gone = |found: &Result<Node, Error>| {
-        let error = found.as_ref().err();
-        error.is_some_and(|error| error.kind() == ErrorKind::NotFound)
-    };
-    if !is_file && (found.is_ok() || is_gone(&found)) {
+    let upload = upload.filter(|writer| writer.owner.account == caller.account());
+    let kind = |removed: &Result<(), Error>| removed.as_ref().err().map(Error::kind);
+    let mut removed = store.remove_file(&caller, object).await;
+    if let Some(ErrorKind::IsADirectory | ErrorKind::NotFound) = kind(&removed) {
         // What is in it may be on its way out.
         context.wait_for_turn().await;
-        found = store.stat(&caller, object).await;
+        removed = store.remove_file(&caller, object).await;
     }
     let has_left = |turn: &NameOpTicket| turn.has_left(&path.shown);
-    match found {
-        Ok(Node::Directory(_)) => store
-            .remove_dir(&caller, object)
-            .await
-            .map_err(failed("rm", &path))?,
-        Ok(Node::File(..)) => {
-            let deleted = store.delete(&caller, request).await;
-            if !deleted.map_err(failed("rm", &path))?.existed {
-                return Err(gone("rm", &path));
-            }
+    match kind(&removed) {
+        None => {
             if let Some(turn) = &context.turn {
                 turn.removed(&path.shown);
             }
         }
+        Some(ErrorKind::IsADirectory) => store
+            .remove_dir(&caller, object)
+            .await
+            .map_err(failed("rm", &path))?,
         // It went with its last file, which this client removed.
-        Err(error)
-            if error.kind() == ErrorKind::NotFound
-                && (upload.is_some() || context.turn.as_ref().is_some_and(has_left)) => {}
-        // Who may remove may not always look.
-        Err(error) if error.kind() == ErrorKind::Denied => {
-            let deleted = store.delete(&caller, request).await;
-            if !deleted.map_err(failed("rm", &path))?.existed {
-                return Err(gone("rm", &path));
-            }
-        }
-        Err(error) => return Err(failed("rm", &path)(error)),
+        Some(ErrorKind::NotFound)
+            if upload.is_some() || context.turn.as_ref().is_some_and(has_left) => {}
+        Some(_) => removed.map_err(failed("rm", &path))?,
     }
     if let Some(writer) = upload {
         writer.remove();
     }
     context.ok(Bytes::new()).await;
     Ok(())
-}
-
-fn gone(doing: &str, path: &WirePath) -> ErrorReply {
-    let message = format!(
-        "Unable to {doing} {}; no such file or directory",
-        path.shown
-    );
-    ErrorReply::new(ErrorCode::NotFound, message)
 }
 
 pub(super) async fn rmdir(context: &Context, sent: &str) -> VerbResult<()> {
@@ -251,54 +219,19 @@ pub(super) async fn rmdir(context: &Context, sent: &str) -> VerbResult<()> {
 pub(super) async fn mv(context: &Context, from: &str, to: &str) -> VerbResult<()> {
     let (source, target) = (context.path(from)?, context.path(to)?);
     let (old, new) = (source.object("mv")?, target.object("mv")?);
-    if old.bucket != new.bucket {
-        let message = format!(
-            "Unable to mv {}; {} is in another bucket",
-            source.shown, target.shown
-        );
-        return Err(ErrorReply::new(ErrorCode::Unsupported, message));
-    }
     let caller = context.caller(&source).await?;
-    let store = &context.door.store;
     context.wait_for_turn().await;
-    let directory = |key: &ObjectKey| {
-        ObjectKey::new(&format!("{key}/"))
-            .map_err(|error| ErrorReply::new(ErrorCode::ArgTooLong, error.to_string()))
+    let request = RenameNodeRequest {
+        source: old.clone(),
+        target: new.clone(),
+        overwrite: Overwrite::Files,
     };
-    let moved = store
-        .stat(&caller, old)
-        .await
-        .map_err(failed("mv", &source))?;
-    let there = store.stat(&caller, new).await;
-    let (old_key, new_key) = match (&moved, &there) {
-        (Node::Directory(_), Ok(Node::File(..))) => {
-            let message = format!(
-                "Unable to mv {}; {} is not a directory",
-                source.shown, target.shown
-            );
-            return Err(ErrorReply::new(ErrorCode::FsError, message));
-        }
-        (Node::Directory(_), _) => (directory(&old.key)?, directory(&new.key)?),
-        (Node::File(..), Ok(Node::Directory(_))) => {
-            let message = format!(
-                "Unable to mv {}; {} is a directory",
-                source.shown, target.shown
-            );
-            return Err(ErrorReply::new(ErrorCode::IsDirectory, message));
-        }
-        (Node::File(..), _) => (old.key.clone(), new.key.clone()),
-    };
-    let request = RenameRequest {
-        source: ObjectRef {
-            bucket: old.bucket.clone(),
-            key: old_key,
-        },
-        source_condition: WriteCondition::default(),
-        target: new_key,
-        condition: WriteCondition::default(),
-    };
-    let renamed = store.rename(&caller, request).await;
-    renamed.map_err(failed("mv", &source))?;
+    let renamed = context.door.store.rename_node(&caller, request).await;
+    renamed.map_err(|error| match error.kind() {
+        // These say something about the target.
+        ErrorKind::IsADirectory | ErrorKind::NotADirectory => failed("mv to", &target)(error),
+        _ => failed("mv", &source)(error),
+    })?;
     context.ok(Bytes::new()).await;
     Ok(())
 }

@@ -5,7 +5,8 @@
 //! little.
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use dewar_store::file::{FileBytes, VerifiedBytes};
+use dewar_store::RangeReader;
+use dewar_store::file::VerifiedBytes;
 use dewar_types::ByteRange;
 use dewar_xrootd_proto::page::{PAGE_BYTES, crc32c, wire_len, wrap_pages};
 use dewar_xrootd_proto::reply::ResponseType;
@@ -164,7 +165,7 @@ impl<'f> StoredSums<'f> {
 struct Frames<'s> {
     source: &'s ReadSource,
     /// For a reader: its bytes in order, from its position on.
-    bytes: Option<FileBytes<'s>>,
+    bytes: Option<RangeReader<'s>>,
     /// Read and not sent.
     rest: VerifiedBytes,
     at: u64,

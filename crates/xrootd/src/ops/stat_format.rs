@@ -57,7 +57,7 @@ pub(super) fn pending_text(writer: &Writer, now: Timestamp) -> String {
             ctime: now,
             atime: now,
             mode: writer.permissions & 0o777 | PENDING,
-            owner: writer.owner.0.to_string(),
+            owner: writer.owner.account.0.to_string(),
             group: "*".to_owned(),
         }),
     };

@@ -5,12 +5,15 @@
 //! sends again the bytes that were not acknowledged, or continues to read. Acknowledged bytes are
 //! in the file's writer, so the client gets the same writer back. A reader gets back the version
 //! that it was reading, even if the name has another one by now. The client must be the same user
-//! of this server, open the same path, and claim to be the same process on the same host.
+//! of this server or the same person of an issuer, with the same credential, from the same address.
+//! It must open the same path, and claim to be the same process on the same host.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use dewar_auth::{Bounds, Caller, User};
 use dewar_types::{UserId, VersionId};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -21,12 +24,45 @@ use crate::limits::{
     INTERRUPTED_READS_TIME,
 };
 
+/// Who opened a file. All logins of an issuer may have one account, and all users of an account do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileOwner {
+    /// The account, whose the file is.
+    pub(crate) account: UserId,
+    /// The user.
+    user: Option<String>,
+    /// The person for whom an issuer vouches, also if the issuer maps several of them to one user.
+    person: Option<String>,
+    /// The key, session or macaroon. Bearer tokens of issuers are not told apart: clients renew them
+    /// while they write.
+    credential: Option<Arc<str>>,
+}
+
+impl FileOwner {
+    /// Whose share of what is kept for the account a file takes, whatever the credential.
+    fn holder(&self) -> (Option<&str>, Option<&str>) {
+        (self.user.as_deref(), self.person.as_deref())
+    }
+
+    pub(crate) fn of(caller: &Caller) -> Self {
+        let credential = caller.credential().cloned();
+        let person = caller.bounds().filter(|bounds| bounds.provider.is_some());
+        Self {
+            account: caller.account(),
+            user: caller.user().map(User::unique_id),
+            person: person.map(Bounds::vouched_for),
+            credential: credential.filter(|name| !name.starts_with("token:")),
+        }
+    }
+}
+
 /// Whose an open file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientFileKey {
     pub(crate) path: String,
-    pub(crate) owner: UserId,
+    pub(crate) owner: FileOwner,
     pub(crate) client: ClientInfo,
+    pub(crate) address: IpAddr,
 }
 
 /// A version that was being read, and the open file as long as that is kept.
@@ -72,17 +108,18 @@ impl InterruptedFiles {
         })
     }
 
-    /// Keeps an upload. Where there are too many, of its user or in all, the oldest is given up.
+    /// Keeps an upload. Where there are too many in all, the oldest is given up. Where its account has too many,
+    /// the oldest is given up of whoever has most of them in the account.
     pub(crate) fn leave(&self, whose: ClientFileKey, writer: Arc<Writer>) {
         if self.keep.is_zero() {
             return;
         }
         let mut kept = self.kept.lock();
-        let owner = whose.owner;
         make_room(
             &mut kept.uploads,
             (INTERRUPTED_MAX, INTERRUPTED_OF_USER_MAX),
-            |upload| upload.whose.owner == owner,
+            &whose.owner,
+            |upload| &upload.whose.owner,
         );
         kept.uploads.push_back(Upload {
             whose,
@@ -92,15 +129,15 @@ impl InterruptedFiles {
         self.sweep(&mut kept);
     }
 
-    /// Keeps what is being read, and remembers for longer which version it was. Of too many, of its user or in all,
-    /// the oldest are forgotten.
+    /// Keeps what is being read, and remembers for longer which version it was. Of too many, as of uploads, the
+    /// oldest are forgotten.
     pub(crate) fn leave_read(&self, whose: ClientFileKey, file: Arc<LeasedFile>) {
         let mut kept = self.kept.lock();
-        let owner = whose.owner;
         make_room(
             &mut kept.reads,
             (INTERRUPTED_READS_MAX, INTERRUPTED_READS_OF_USER_MAX),
-            |read| read.whose.owner == owner,
+            &whose.owner,
+            |read| &read.whose.owner,
         );
         kept.reads.push_back(Read {
             whose,
@@ -206,13 +243,28 @@ impl InterruptedFiles {
     }
 }
 
-/// Makes room for one more of a user, whose oldest goes, or that of all, so that there are at most as many in all and
-/// of the user.
-fn make_room<T>(kept: &mut VecDeque<T>, (all, own): (usize, usize), of_user: impl Fn(&T) -> bool) {
-    if kept.iter().filter(|one| of_user(one)).count() >= own
-        && let Some(oldest) = kept.iter().position(&of_user)
-    {
-        kept.remove(oldest);
+/// Makes room for one more of an account, so that there are at most as many in all and of the account. The oldest
+/// of all goes, or in the account the oldest of the user or person who has most, the new one counted.
+fn make_room<T>(
+    kept: &mut VecDeque<T>,
+    (all, own): (usize, usize),
+    new: &FileOwner,
+    owner: impl Fn(&T) -> &FileOwner,
+) {
+    let of_account = |one: &&T| owner(one).account == new.account;
+    if kept.iter().filter(of_account).count() >= own {
+        let mut counts = BTreeMap::from([(new.holder(), 1_usize)]);
+        for one in kept.iter().filter(of_account) {
+            *counts.entry(owner(one).holder()).or_default() += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        let oldest = most.and_then(|(most, _)| {
+            let is_of = |one: &T| of_account(&one) && owner(one).holder() == most;
+            kept.iter().position(is_of)
+        });
+        if let Some(oldest) = oldest {
+            kept.remove(oldest);
+        }
     }
     if kept.len() >= all {
         kept.pop_front();

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use budget::{Budget, BufferReservation};
-pub(crate) use interrupted_files::{ClientFileKey, InterruptedFiles, InterruptedRead};
+pub(crate) use interrupted_files::{ClientFileKey, FileOwner, InterruptedFiles, InterruptedRead};
 pub(crate) use open_files::{FileLease, LeasedFile, OpenFiles, Shortage};
 pub(crate) use ordering::{NameOpOrder, NameOpTicket};
 pub(crate) use writer::Writer;
@@ -51,7 +51,7 @@ pub(crate) struct Reader {
     /// As it was opened, for messages.
     pub(crate) path: String,
     /// Who opened it.
-    pub(crate) owner: UserId,
+    pub(crate) owner: FileOwner,
     /// The key that was left for a destination; it ends with this.
     pub(crate) left: Option<KeyGuard>,
     /// Its client said over another connection that this one broke, and reads on there.
@@ -170,7 +170,7 @@ impl Session {
         let handles = self.handles.lock();
         let writer = handles.values().find_map(|handle| match handle {
             Handle::Writer(writer)
-                if writer.path == path && writer.owner == owner && !writer.is_removed() =>
+                if writer.path == path && writer.owner.account == owner && !writer.is_removed() =>
             {
                 Some(writer)
             }
@@ -309,11 +309,12 @@ impl Session {
     }
 
     /// Whose a file is that this client has open.
-    pub(crate) fn whose(&self, path: &str, owner: UserId) -> ClientFileKey {
+    pub(crate) fn whose(&self, path: &str, owner: &FileOwner) -> ClientFileKey {
         ClientFileKey {
             path: path.to_owned(),
-            owner,
+            owner: owner.clone(),
             client: self.claimed.clone(),
+            address: self.peer.client.ip().to_canonical(),
         }
     }
 
@@ -325,7 +326,7 @@ impl Session {
             Handle::Reader(_) | Handle::Writer(_) | Handle::Copy(_) => None,
         });
         readers
-            .filter(|reader| self.whose(&reader.path, reader.owner) == *whose)
+            .filter(|reader| self.whose(&reader.path, &reader.owner) == *whose)
             .map(Arc::clone)
             .collect()
     }
@@ -334,7 +335,7 @@ impl Session {
     pub(crate) fn give_up(&self, whose: &ClientFileKey) {
         for handle in self.handles.lock().values() {
             if let Handle::Writer(writer) = handle
-                && self.whose(&writer.path, writer.owner) == *whose
+                && self.whose(&writer.path, &writer.owner) == *whose
             {
                 writer.given_up.store(true, Relaxed);
             }
@@ -348,7 +349,7 @@ impl Session {
             Handle::Writer(writer)
                 if !writer.given_up.load(Relaxed)
                     && !writer.is_removed()
-                    && self.whose(&writer.path, writer.owner) == *whose =>
+                    && self.whose(&writer.path, &writer.owner) == *whose =>
             {
                 Some(Arc::clone(writer))
             }
@@ -364,14 +365,14 @@ impl Session {
         handles.retain(|_, handle| match handle {
             Handle::Writer(writer) if self.claimed.comes_again => {
                 if !writer.given_up.load(Relaxed) && !writer.is_removed() {
-                    let whose = self.whose(&writer.path, writer.owner);
+                    let whose = self.whose(&writer.path, &writer.owner);
                     interrupted.leave(whose, Arc::clone(writer));
                 }
                 false
             }
             Handle::Reader(reader) if reader.left.is_none() && self.claimed.comes_again => {
                 if !reader.went_on.load(Relaxed) {
-                    let whose = self.whose(&reader.path, reader.owner);
+                    let whose = self.whose(&reader.path, &reader.owner);
                     interrupted.leave_read(whose, Arc::clone(&reader.file));
                 }
                 false

@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_store::file::OpenFile;
+use dewar_store::ContentReader;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -192,12 +192,12 @@ impl Drop for FileLease {
 
 /// A file that is read, with the lease of its memory.
 pub(crate) struct LeasedFile {
-    file: OpenFile,
+    file: ContentReader,
     _lease: FileLease,
 }
 
 impl LeasedFile {
-    pub(crate) fn new(file: OpenFile, lease: FileLease) -> Self {
+    pub(crate) fn new(file: ContentReader, lease: FileLease) -> Self {
         Self {
             file,
             _lease: lease,
@@ -206,9 +206,9 @@ impl LeasedFile {
 }
 
 impl Deref for LeasedFile {
-    type Target = OpenFile;
+    type Target = ContentReader;
 
-    fn deref(&self) -> &OpenFile {
+    fn deref(&self) -> &ContentReader {
         &self.file
     }
 }

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use dewar_store::api::ObjectInfo;
-use dewar_store::file::{AttributeChange, ChecksummedBytes, FileWrite, Revision, Snapshot};
-use dewar_types::{ByteRange, Error, ErrorKind, UserId};
+use dewar_store::api::{ExpectedContent, ObjectInfo, WriteRequest};
+use dewar_store::file::{AttributeChange, ChecksummedBytes};
+use dewar_store::{ContentWriter, Snapshot};
+use dewar_types::{ByteRange, Error, ErrorKind};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::limits::BAD_PAGES_PER_FILE_MAX;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::{BufferReservation, FileLease};
+use super::{BufferReservation, FileLease, FileOwner};
 use crate::connection::{PendingRequest, ReplyWriter};
 use crate::error::{ErrorReply, VerbResult};
 use crate::limits::{FILE_LATER, GROWTH_TIME, OPS_MAX, TAKE_OVER_TIME};
@@ -65,13 +66,13 @@ pub(crate) struct Writer {
     /// As it was opened, for messages.
     pub(crate) path: String,
     /// What was asked for when it was opened.
-    pub(crate) asked: FileWrite,
+    pub(crate) asked: WriteRequest,
     /// Bytes that the client said there would be.
     pub(crate) announced: Option<u64>,
     /// Permission bits that it will have.
     pub(crate) permissions: u32,
-    /// Whose it will be.
-    pub(crate) owner: UserId,
+    /// Who opened it, and whose it will be.
+    pub(crate) owner: FileOwner,
     /// Its client began anew over another connection and will not go on with this one.
     pub(crate) given_up: AtomicBool,
     /// Whether its client removed the name meanwhile; the file is then discarded.
@@ -181,17 +182,17 @@ impl WriteCompletion {
 impl Writer {
     /// Starts the task. It ends when this is dropped, and what was not committed was never there.
     pub(crate) fn start(
-        (revision, lease): (Revision, FileLease),
+        (content, lease): (ContentWriter, FileLease),
         path: String,
-        asked: FileWrite,
+        asked: WriteRequest,
         announced: Option<u64>,
-        owner: UserId,
+        owner: FileOwner,
     ) -> Arc<Self> {
-        let permissions = revision.permissions();
+        let permissions = content.permissions();
         let (ops, work) = mpsc::channel(OPS_MAX);
-        let size = Arc::new(AtomicU64::new(revision.size()));
+        let size = Arc::new(AtomicU64::new(content.size()));
         let task = Task {
-            revision,
+            content,
             lease,
             failed: None,
             path: path.clone(),
@@ -282,7 +283,7 @@ impl Writer {
     /// Changes the attributes that the file will have, all or none, and says which these are then.
     ///
     /// # Errors
-    /// As [`Revision::change_attributes`] in the inner one.
+    /// As [`ContentWriter::change_attributes`] in the inner one.
     pub(crate) async fn attributes(
         &self,
         change: AttributeChange,
@@ -413,8 +414,8 @@ fn closed(path: &str) -> ErrorReply {
 }
 
 struct Task {
-    revision: Revision,
-    /// The memory that the revision and its checkpoint hold.
+    content: ContentWriter,
+    /// The memory that the content and its checkpoint hold.
     lease: FileLease,
     /// The first error. The file does not have the written content, and never will.
     failed: Option<(ErrorCode, String)>,
@@ -456,7 +457,7 @@ impl Task {
                 }
                 Op::Read(range, tell) => {
                     let bytes = match self.sound() {
-                        Ok(()) => self.revision.read(range).await,
+                        Ok(()) => self.content.read_back(range).await,
                         Err(refusal) => {
                             let _ = tell.send(Err(refusal));
                             continue;
@@ -465,8 +466,8 @@ impl Task {
                     let _ = tell.send(bytes.map_err(|error| self.refusal(&error, "read")));
                 }
                 Op::Truncate(size, tell) => {
-                    let cut = self.revision.truncate(size);
-                    self.size.store(self.revision.size(), Relaxed);
+                    let cut = self.content.truncate(size);
+                    self.size.store(self.content.size(), Relaxed);
                     let _ = tell.send(cut.map_err(|error| self.refusal(&error, "truncate")));
                 }
                 Op::Sync(tell) => {
@@ -490,12 +491,12 @@ impl Task {
                     let path = self.path.clone();
                     let outcome = match self.sound() {
                         Ok(()) => {
-                            let done = self.revision.commit(size).await;
+                            let done = self.content.commit(ExpectedContent::of_size(size)).await;
                             done.map_err(|error| ErrorReply::of(&error, "close", &path))
                         }
                         Err(refusal) => {
                             // What it has reserved is free before the answer.
-                            drop(self.revision);
+                            drop(self.content);
                             Err(refusal)
                         }
                     };
@@ -524,7 +525,7 @@ impl Task {
         };
         let used = match (turn, &self.checkpoint) {
             (CheckpointAction::Begin, None) => {
-                self.checkpoint = Some(self.revision.snapshot());
+                self.checkpoint = Some(self.content.snapshot());
                 0
             }
             (CheckpointAction::Begin, Some(_)) => {
@@ -534,7 +535,7 @@ impl Task {
             // That there is none is said by its size.
             (CheckpointAction::Query, None) => 0,
             (_, None) => return Err(none()),
-            (_, Some(snapshot)) => self.revision.written_since(snapshot),
+            (_, Some(snapshot)) => self.content.written_since(snapshot),
         };
         match turn {
             CheckpointAction::Begin | CheckpointAction::Query | CheckpointAction::Keep => {}
@@ -549,15 +550,15 @@ impl Task {
 
     fn undo(&mut self) {
         if let Some(snapshot) = self.checkpoint.take() {
-            self.revision.restore(snapshot);
-            self.size.store(self.revision.size(), Relaxed);
+            self.content.restore(snapshot);
+            self.size.store(self.content.size(), Relaxed);
         }
     }
 
     async fn write(&mut self, offset: u64, bytes: ChecksummedBytes) -> VerbResult<()> {
         self.sound()?;
-        let written = self.revision.write_paged(offset, bytes).await;
-        self.size.store(self.revision.size(), Relaxed);
+        let written = self.content.write_at(offset, bytes).await;
+        self.size.store(self.content.size(), Relaxed);
         written.map_err(|error| {
             // Whoever looks at the close only shall see this too.
             let code = match error.kind() {
@@ -579,7 +580,7 @@ impl Task {
     /// Too little memory is free.
     async fn account_for_memory(&mut self, more: usize) -> VerbResult<()> {
         let checkpoint = self.checkpoint.as_ref().map_or(0, Snapshot::memory_bytes);
-        let bytes = self.revision.memory_bytes() + checkpoint + more;
+        let bytes = self.content.memory_bytes() + checkpoint + more;
         let grown = self.lease.grow(bytes, GROWTH_TIME).await;
         grown.map_err(|_| {
             let path = &self.path;
@@ -598,8 +599,8 @@ impl Task {
         self.account_for_memory(added)
             .await
             .map_err(|refusal| Error::new(ErrorKind::Busy(FILE_LATER), refusal.message))?;
-        self.revision.change_attributes(change)?;
-        Ok(self.revision.extended_attributes())
+        self.content.change_attributes(change)?;
+        Ok(self.content.extended_attributes())
     }
 
     fn sound(&self) -> VerbResult<()> {

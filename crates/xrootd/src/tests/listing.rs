@@ -29,6 +29,7 @@ fn a_listing_of_any_length_takes_the_room_of_a_page() {
                 },
                 mode: 0o755,
                 parents: true,
+                existing: false,
             };
             let made = rig.door.store.make_dir(&rig.caller, request).await;
             made.expect("made");

@@ -13,9 +13,7 @@ mod third_party;
 mod uploads;
 
 use bytes::{Bytes, BytesMut};
-use dewar_checksum::AlgorithmSet;
-use dewar_store::api::{BucketRef, ObjectRef};
-use dewar_store::file::{FileWrite, WriteMode};
+use dewar_store::api::{BucketRef, ExpectedContent, ObjectRef, WriteMode, WriteRequest};
 use dewar_types::{BucketName, ObjectKey};
 use dewar_xrootd_proto::options::{dirlist, open, stat};
 use dewar_xrootd_proto::request::{
@@ -401,6 +399,21 @@ fn a_stop_lets_transfers_end_and_begins_none() {
     });
 }
 
+#[test]
+fn a_file_without_an_online_copy_is_to_be_asked_for_again_later() {
+    run(async {
+        let rig = Rig::new(1).await;
+        rig.put("/first/a", b"on tape").await;
+        rig.recall_is_needed("/first/a").await;
+        let mut client = rig.client().await;
+        let later = client.ask(&opening("/first/a", open::READ)).await;
+        assert!(
+            matches!(later, Reply::Wait { seconds: 60, .. }),
+            "{later:?}"
+        );
+    });
+}
+
 fn write_of(handle: FileHandle, offset: i64, len: usize) -> Request {
     Request::Write(Write {
         handle,
@@ -672,19 +685,19 @@ fn elements_of_a_vector_wait_for_room() {
 /// Makes an empty file, with a name that S3 takes.
 async fn made(rig: &Rig, key: &str) {
     let bucket = BucketRef::own(BucketName::new("first").expect("valid"));
-    let write = FileWrite {
-        object: ObjectRef {
+    let write = WriteRequest::file(
+        ObjectRef {
             bucket,
             key: ObjectKey::new(key).expect("valid"),
         },
-        mode: WriteMode::New,
-        size: None,
-        want: AlgorithmSet::EMPTY,
-        permissions: 0o644,
-    };
+        WriteMode::New,
+    );
     let store = &rig.door.store;
-    let revision = store.write_file(&rig.caller, write).await.expect(key);
-    revision.commit(None).await.expect(key);
+    let revision = store.write(&rig.caller, write).await.expect(key);
+    revision
+        .commit(ExpectedContent::of_size(None))
+        .await
+        .expect(key);
 }
 
 #[test]

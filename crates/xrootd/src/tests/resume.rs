@@ -441,6 +441,43 @@ fn who_begins_anew_does_not_go_on_with_what_was_before() {
 }
 
 #[test]
+fn nobody_goes_on_with_the_file_of_another_login_of_the_account() {
+    run(async {
+        for (seed, noticed) in [(29, true), (30, false)] {
+            let rig = Rig::new(seed).await;
+            let by = |token: &str| format!("{PATH}?authz={token}");
+            let mut first = rig.client_of(1).await;
+            let begun = by("alice.macaroon:1");
+            let handle = opened(&mut first, &begun, open::NEW | open::ASYNC).await;
+            write(&mut first, handle, 0, &bytes(1000)).await;
+            let mut open = Some(first);
+            if noticed {
+                open = None;
+                alone(&rig, 0).await;
+            }
+            // Each says the same of its process. Another person, and another macaroon of this one.
+            for other in ["eve.macaroon:1", "alice.macaroon:2"] {
+                let mut client = rig.client_of(1).await;
+                let refused = go_on(&mut client, &by(other)).await;
+                assert_eq!(code_of(&refused), ErrorCode::FileLocked.number(), "{other}");
+            }
+            if let Some(first) = &mut open {
+                let done = write(first, handle, 1000, b"more").await;
+                assert!(matches!(done, Reply::Ok(_)), "{done:?}");
+            }
+            let mut again = rig.client_of(1).await;
+            handle_of(&go_on(&mut again, &begun).await);
+            // Tokens of issuers are renewed while a client writes.
+            let mut first = rig.client_of(2).await;
+            let renewed = |token| format!("/first/renewed?authz=alice.token:{token}");
+            opened(&mut first, &renewed(1), open::NEW | open::ASYNC).await;
+            let mut again = rig.client_of(2).await;
+            handle_of(&go_on(&mut again, &renewed(2)).await);
+        }
+    });
+}
+
+#[test]
 fn who_may_not_write_any_more_cannot_go_on() {
     run(async {
         let rig = Rig::new(25).await;
@@ -480,5 +517,30 @@ fn of_many_uploads_of_one_user_the_oldest_are_given_up() {
         for number in 1..=INTERRUPTED_OF_USER_MAX {
             handle_of(&go_on(&mut client, &path(number)).await);
         }
+    });
+}
+
+#[test]
+fn a_person_gives_up_its_own_uploads_before_those_of_others_of_the_account() {
+    run(async {
+        let rig = Rig::new(31).await;
+        let path = |person: &str, number: usize| {
+            format!("/first/{person}-{number}?authz={person}.token:{number}")
+        };
+        for (person, count) in [("alice", 1), ("eve", INTERRUPTED_OF_USER_MAX)] {
+            for number in 0..count {
+                let mut client = rig.client_of(1).await;
+                let new = open::NEW | open::ASYNC;
+                let handle = opened(&mut client, &path(person, number), new).await;
+                write(&mut client, handle, 0, b"some").await;
+                drop(client);
+                alone(&rig, 0).await;
+            }
+        }
+        let mut client = rig.client_of(1).await;
+        let refused = go_on(&mut client, &path("eve", 0)).await;
+        assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
+        handle_of(&go_on(&mut client, &path("alice", 0)).await);
+        handle_of(&go_on(&mut client, &path("eve", 1)).await);
     });
 }

@@ -6,23 +6,24 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use dewar_auth::{Caller, MasterKeys, Origin, UncountedConnection};
-use dewar_checksum::AlgorithmSet;
-use dewar_data::blob::BlobStore;
-use dewar_data::pool::{DewarId, Member, Pool};
-use dewar_data::segment::Segments;
+use dewar_auth::{Bounds, Caller, MasterKeys, Origin, UncountedConnection};
+use dewar_catalog::record::CopyState;
+use dewar_disks::JournalPin;
+use dewar_disks::blob::BlobStore;
+use dewar_disks::pool::{DewarId, Member, Pool};
+use dewar_disks::segment::SegmentLimits;
+use dewar_disks::upkeep::UpkeepConfig;
+use dewar_disks::{DiskParts, Disks};
 use dewar_env::BoxFuture;
 use dewar_env::disk::sim::SimWorld;
-use dewar_meta::kv::MemoryKv;
-use dewar_meta::ns::Tree;
-use dewar_store::api::{BucketRef, ObjectRef};
-use dewar_store::file::{FileWrite, WriteMode};
+use dewar_env::worker::WorkerRegistry;
+use dewar_kv::MemoryKv;
+use dewar_namespace::{DataChanges, Tree};
+use dewar_store::api::{BucketRef, ExpectedContent, ObjectRef, WriteMode, WriteRequest};
 use dewar_store::quota::{Quota, QuotaTarget};
-use dewar_store::upkeep::UpkeepConfig;
-use dewar_store::workers::Workers;
-use dewar_store::{BlobTable, JournalPin, Store, StoreParts};
+use dewar_store::{Store, StoreParts};
 use dewar_types::{
-    BlobId, BucketName, DiskId, Error, ErrorKind, Layout, ObjectKey, Result, UserId,
+    BlobId, BucketName, DiskId, Error, ErrorKind, Layout, ObjectKey, Result, TenantName, UserId,
 };
 use dewar_xrootd_proto::options::protocol;
 use dewar_xrootd_proto::page::unwrap_pages;
@@ -87,8 +88,24 @@ impl Callers for Everybody {
         Box::pin(async { Err(Error::new(ErrorKind::Unauthenticated, "no names")) })
     }
 
-    fn caller<'a>(&'a self, _: &'a Proof, _: Origin) -> BoxFuture<'a, Result<Caller>> {
-        Box::pin(async { Ok(self.caller.clone()) })
+    fn caller<'a>(&'a self, proof: &'a Proof, origin: Origin) -> BoxFuture<'a, Result<Caller>> {
+        Box::pin(async move {
+            // A token `PERSON.CREDENTIAL` is the same user's, for whom an issuer vouches.
+            if let Proof::Token(token) = proof
+                && let Some((person, credential)) = token.reveal().split_once('.')
+                && let Some(user) = self.caller.user()
+            {
+                let bounds = Bounds {
+                    credential: credential.into(),
+                    provider: Some("issuer".into()),
+                    claims: vec![("issuer:sub".into(), vec![person.into()])],
+                    ..Bounds::default()
+                };
+                let user = Arc::new(user.clone());
+                return Ok(Caller::by_token(user, Arc::new(bounds), origin));
+            }
+            Ok(self.caller.clone())
+        })
     }
 }
 
@@ -99,8 +116,9 @@ pub(super) struct Rig {
     pub(super) address: SocketAddr,
     /// How often connections are still found to be those of local clients.
     pub(super) looks: Arc<AtomicUsize>,
+    tree: Arc<Tree>,
     stop: CancellationToken,
-    _workers: Workers,
+    _workers: WorkerRegistry,
 }
 
 impl Drop for Rig {
@@ -157,26 +175,27 @@ impl Rig {
         let kv = Arc::new(MemoryKv::new());
         let tree = Tree::open(Arc::clone(&kv) as _, env.clone(), 1).await;
         let tree = Arc::new(tree.expect("opened"));
-        let hold = Arc::new(NoJournal);
-        let table = BlobTable::new(env.clone(), Arc::clone(&kv) as _, Arc::clone(&tree), hold);
-        let table = Arc::new(table);
+        let disks = Disks::new(DiskParts {
+            env: env.clone(),
+            catalog: tree.catalog().clone(),
+            blobs,
+            journal: Arc::new(NoJournal),
+            segments: SegmentLimits::default(),
+            upkeep: UpkeepConfig::default(),
+        });
         let store = Store::new(StoreParts {
-            segments: Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _),
             master: Arc::new(MasterKeys::generate(&*env.rng)),
             env: env.clone(),
-            kv,
-            tree,
-            blobs,
-            table,
+            tree: Arc::clone(&tree),
+            disks,
             small_bytes_max: 10_000,
-            upkeep: UpkeepConfig::default(),
             part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
             lifecycle: dewar_store::lifecycle::LifecycleConfig::default(),
             listing: dewar_store::ListingConfig::default(),
             ownership: dewar_auth::Ownership::default(),
             digests: dewar_store::DigestLimits::default(),
         });
-        let workers = Workers::start(&store, BlobId(0));
+        let workers = dewar_store::workers::start(&store, BlobId(0));
         let user = store.accounts().add_user(UserId(10), "ann").await;
         let caller = Caller::for_user(user.expect("added"));
         let first = BucketRef::own(BucketName::new("first").expect("valid"));
@@ -207,6 +226,7 @@ impl Rig {
             caller,
             address,
             looks,
+            tree,
             stop,
             _workers: workers,
         }
@@ -297,23 +317,45 @@ impl Rig {
     }
 
     /// Puts a file as S3 does.
+    /// Makes all copies of a file nearline, as a tape pool would.
+    pub(super) async fn recall_is_needed(&self, path: &str) {
+        let tenant = self.tree.catalog().tenant(&TenantName::default()).await;
+        let tenant = tenant.expect("read").expect("there");
+        let name = BucketName::new("first").expect("valid");
+        let bucket = self.tree.bucket(&tenant, &name).await;
+        let bucket = bucket.expect("read").expect("there");
+        let key = ObjectKey::new(path.trim_start_matches("/first/")).expect("valid");
+        let found = self.tree.lookup(&bucket, &key).await.expect("read");
+        let version = found.expect("there").current;
+        let mut copies = version.copies.clone();
+        for copy in &mut copies {
+            copy.state = CopyState::Nearline;
+        }
+        let extra = DataChanges::default();
+        let moved = self
+            .tree
+            .relocate(&bucket, &key, version.id, &copies, &extra)
+            .await;
+        assert!(moved.expect("written"), "another version");
+    }
+
     pub(super) async fn put(&self, path: &str, bytes: &[u8]) {
         let key = path.trim_start_matches("/first/");
-        let write = FileWrite {
-            object: ObjectRef {
+        let write = WriteRequest::file(
+            ObjectRef {
                 bucket: BucketRef::own(BucketName::new("first").expect("valid")),
                 key: ObjectKey::new(key).expect("valid"),
             },
-            mode: WriteMode::Replace,
-            size: None,
-            want: AlgorithmSet::EMPTY,
-            permissions: 0o644,
-        };
-        let revision = self.door.store.write_file(&self.caller, write).await;
+            WriteMode::Replace,
+        );
+        let revision = self.door.store.write(&self.caller, write).await;
         let mut revision = revision.expect("begun");
         let bytes = Bytes::copy_from_slice(bytes);
-        revision.write(0, bytes).await.expect("written");
-        revision.commit(None).await.expect("put");
+        revision.write_at(0, bytes.into()).await.expect("written");
+        revision
+            .commit(ExpectedContent::of_size(None))
+            .await
+            .expect("put");
     }
 
     /// The same, of the reference implementation and of a process with this number.

@@ -27,8 +27,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::measure::Meter;
+pub(crate) use dewar_auth::fair_share;
 use dewar_env::BoxFuture;
-pub(crate) use dewar_store::fair_share;
 use dewar_xrootd_client::{Resolver, TlsConfig};
 
 pub use allow_list::{AllowList, AllowRule};

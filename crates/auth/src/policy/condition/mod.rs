@@ -27,6 +27,9 @@ pub(crate) enum ContextValue<'a> {
     Implied(Cow<'a, str>),
     /// Any number of values.
     Many(Vec<Cow<'a, str>>),
+    /// A name that does not tell the caller apart: an account elsewhere gave it, and somebody else
+    /// may have it here.
+    Namesake(Cow<'a, str>),
     /// Unknown: a claim of the login token that the caller's session does not contain.
     OmittedClaim,
 }
@@ -39,7 +42,9 @@ impl<'a> ContextValue<'a> {
     fn values(&self) -> &[Cow<'a, str>] {
         match self {
             Self::Absent | Self::OmittedClaim => &[],
-            Self::One(value) | Self::Implied(value) => std::slice::from_ref(value),
+            Self::One(value) | Self::Implied(value) | Self::Namesake(value) => {
+                std::slice::from_ref(value)
+            }
             Self::Many(values) => values,
         }
     }
@@ -78,10 +83,20 @@ impl Condition {
     }
 
     /// Whether a request with the value `found` meets the condition. For a claim that was not kept
-    /// every operator is undecided: it may have been absent or present, with any values.
+    /// every operator is undecided: it may have been absent or present, with any values. For the name
+    /// of a namesake it is undecided where the name and no name at all differ.
     pub(crate) fn holds(&self, found: &ContextValue<'_>, variables: Variables<'_>) -> Truth {
         if *found == ContextValue::OmittedClaim {
             return Truth::Unknown;
+        }
+        if let ContextValue::Namesake(name) = found {
+            let named = self.holds(&ContextValue::One(name.clone()), variables);
+            let nameless = self.holds(&ContextValue::Absent, variables);
+            return if named == nameless {
+                named
+            } else {
+                Truth::Unknown
+            };
         }
         if self.test == Operator::Null {
             let absent = found.values().is_empty() || matches!(found, ContextValue::Implied(_));

@@ -21,7 +21,7 @@ use dewar_xrootd_client::{
 pub use args::RootArgs;
 use args::{RootStep, Work};
 use report::{RootReport, RootRun};
-use work::{FileSet, Tally, Worker};
+use work::{FileSet, FileWorker, Tally};
 
 use super::plan::Limit;
 use super::process::{Processes, Usage};
@@ -210,7 +210,7 @@ async fn drive(
     });
     let mut workers = Vec::new();
     for (number, connection) in connections.into_iter().enumerate() {
-        let worker = Worker::new(Arc::clone(&shared), connection, number as u64);
+        let worker = FileWorker::new(Arc::clone(&shared), connection, number as u64);
         workers.push(tokio::spawn(worker.run()));
     }
     let mut tally = Tally::default();

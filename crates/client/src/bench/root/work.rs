@@ -103,7 +103,7 @@ impl Tally {
 type OpVolume = (u64, u64);
 
 /// A session that works.
-pub(super) struct Worker {
+pub(super) struct FileWorker {
     shared: Arc<RootContext>,
     session: Session,
     number: u64,
@@ -111,7 +111,7 @@ pub(super) struct Worker {
     open: Option<File>,
 }
 
-impl Worker {
+impl FileWorker {
     pub(super) fn new(shared: Arc<RootContext>, session: Session, number: u64) -> Self {
         Self {
             shared,

@@ -128,7 +128,7 @@ fn provenance(campaign: &Campaign) -> String {
     if !host.cpu_model.is_empty() {
         parts.push(format!("{} x {}", host.cpus, host.cpu_model));
     }
-    let date = crate::sigv4::AmzDate::new(campaign.started_unix_s);
+    let date = dewar_sigv4::RequestDate::at(campaign.started_unix_s);
     let day = date.day();
     parts.push(format!("{}-{}-{}", &day[..4], &day[4..6], &day[6..]));
     parts.join(" · ")

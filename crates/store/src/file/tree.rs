@@ -1,0 +1,345 @@
+//! Copying and removing directories with their content.
+//!
+//! Both verbs walk the directory depth first, page by page, and hold no more than a page for each
+//! directory on the way down. Each name is authorized and changed by itself, so they are not atomic.
+//! A verb that was interrupted, or had failures, is repeated: removing goes on with what is left, and
+//! copying without `overwrite` reports the names that exist already.
+
+use std::collections::VecDeque;
+
+use dewar_auth::{Action, Caller, Details};
+use dewar_catalog::record::DirRecord;
+use dewar_namespace::{Bucket, Hierarchy, ListQuery, Listed, Listing};
+use dewar_types::{Error, ErrorKind, ObjectKey, Result};
+
+use crate::api::{
+    BucketRef, CopyRequest, DeleteItem, ObjectRef, ReadCondition, VersionAttributes, WriteCondition,
+};
+use crate::limits::{TREE_FAILURES_MAX, TREE_PAGE, TREE_WALK_LATER};
+use crate::listing_limits::GATE_RETRY_AFTER;
+use crate::{Inner, Store};
+use dewar_auth::fair_share::{ShareOwner, SharePermit};
+
+use super::{CopyTreeRequest, MakeDirRequest, TreeReport};
+
+/// A directory on the way down.
+struct OpenDirectory {
+    /// Its key with a slash at the end.
+    prefix: String,
+    /// Its permission bits, if it was made on request and stays when it is empty.
+    made: Option<u32>,
+    items: VecDeque<Listed>,
+    /// Whether names follow those read so far, and after which one.
+    next: Option<Option<String>>,
+}
+
+/// A step of a walk.
+enum TreeStep {
+    File(String),
+    /// A directory begins. It has permission bits if it was made on request.
+    Enter(String, Option<u32>),
+    /// All names of the directory came.
+    Leave(String, Option<u32>),
+}
+
+/// A walk through a directory.
+struct TreeWalk<'a> {
+    inner: &'a Inner,
+    caller: &'a Caller,
+    bucket: Bucket,
+    open: Vec<OpenDirectory>,
+    _permit: SharePermit,
+}
+
+impl<'a> TreeWalk<'a> {
+    /// Begins a walk for a caller who may list the directory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`], [`ErrorKind::Denied`],
+    /// [`ErrorKind::Busy`] when the caller's share of walks is used up.
+    async fn begin(inner: &'a Inner, caller: &'a Caller, directory: &ObjectRef) -> Result<Self> {
+        let prefix = format!("{}/", directory.key);
+        let details = Details {
+            prefix: Some(&prefix),
+            ..inner.details()
+        };
+        let bucket = inner
+            .authorize_bucket_with(
+                caller,
+                Action::ListBucket,
+                &directory.bucket,
+                None,
+                &details,
+            )
+            .await?;
+        let node = inner.tree.find_node(&bucket, &directory.key).await?;
+        let Some(record) = node.directory() else {
+            return Err(super::directory::no_directory(
+                &bucket,
+                &directory.key,
+                node.file(),
+            ));
+        };
+        let made = lasting(record);
+        let permit = inner
+            .tree_walks
+            .take(&ShareOwner::of(caller))
+            .ok_or_else(|| {
+                let message = "too many directories are being copied or removed";
+                Error::new(ErrorKind::Busy(TREE_WALK_LATER), message)
+            })?;
+        let mut walk = Self {
+            inner,
+            caller,
+            bucket,
+            open: Vec::new(),
+            _permit: permit,
+        };
+        walk.enter(prefix, made);
+        Ok(walk)
+    }
+
+    fn enter(&mut self, prefix: String, made: Option<u32>) {
+        self.open.push(OpenDirectory {
+            prefix,
+            made,
+            items: VecDeque::new(),
+            next: Some(None),
+        });
+    }
+
+    /// The next step; `None` at the end.
+    async fn next(&mut self) -> Result<Option<TreeStep>> {
+        while let Some(directory) = self.open.last_mut() {
+            match directory.items.pop_front() {
+                Some(Listed::File { key, .. }) => return Ok(Some(TreeStep::File(key))),
+                Some(Listed::Prefix { prefix, dir }) => {
+                    let made = dir.as_ref().and_then(lasting);
+                    self.enter(prefix.clone(), made);
+                    return Ok(Some(TreeStep::Enter(prefix, made)));
+                }
+                None => {}
+            }
+            let Some(after) = directory.next.take() else {
+                let left = self.open.pop();
+                return Ok(left.map(|left| TreeStep::Leave(left.prefix, left.made)));
+            };
+            let query = ListQuery {
+                prefix: &directory.prefix,
+                delimiter: Some("/"),
+                after: after.as_deref(),
+                max: TREE_PAGE,
+                explicit_dirs: true,
+            };
+            let listing = page(self.inner, self.caller, &self.bucket, query).await?;
+            directory.next = listing.next.map(Some);
+            directory.items = listing.items.into();
+        }
+        Ok(None)
+    }
+}
+
+/// A page of names. It waits while the account runs too many expensive listings.
+async fn page(
+    inner: &Inner,
+    caller: &Caller,
+    bucket: &Bucket,
+    query: ListQuery<'_>,
+) -> Result<Listing> {
+    loop {
+        let gate = inner.listings.gate(caller);
+        match inner.tree.list_within(bucket, query, gate.budget()).await {
+            Err(error) if matches!(error.kind(), ErrorKind::Busy(_)) => {
+                tokio::time::sleep(GATE_RETRY_AFTER).await;
+            }
+            listing => return listing,
+        }
+    }
+}
+
+/// The permission bits of a directory that was made on request.
+fn lasting(record: &DirRecord) -> Option<u32> {
+    (!record.implicit).then_some(record.attributes.mode)
+}
+
+impl TreeReport {
+    fn add(&mut self, key: &str, outcome: Result<()>) {
+        match outcome {
+            Ok(()) => self.done += 1,
+            Err(error) => {
+                self.failed += 1;
+                if self.failures.len() < TREE_FAILURES_MAX {
+                    self.failures.push((key.to_owned(), error));
+                }
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Removes a directory with all that is in it. In a bucket that keeps versions, delete
+    /// markers hide the files. The caller needs the right to list the directory, and to delete each name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`], [`ErrorKind::Denied`],
+    /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::Busy`] when the caller removes or copies as many
+    /// directories as it may. Names that could not be removed are in the report.
+    pub async fn remove_tree(&self, caller: &Caller, directory: &ObjectRef) -> Result<TreeReport> {
+        let bucket = &directory.bucket;
+        let mut walk = TreeWalk::begin(&self.inner, caller, directory).await?;
+        let mut report = TreeReport::default();
+        let mut files = Vec::new();
+        while let Some(step) = walk.next().await? {
+            match step {
+                TreeStep::File(key) => {
+                    files.push(key);
+                    if files.len() < TREE_PAGE {
+                        continue;
+                    }
+                    self.remove_files(caller, bucket, &mut files, &mut report)
+                        .await?;
+                }
+                TreeStep::Enter(..) => {}
+                TreeStep::Leave(prefix, made) => {
+                    self.remove_files(caller, bucket, &mut files, &mut report)
+                        .await?;
+                    // Other directories go with the last name in them.
+                    if made.is_some() {
+                        let directory = object(bucket, trimmed(&prefix))?;
+                        let removed = self.remove_dir(caller, &directory).await;
+                        report.add(&prefix, removed);
+                    }
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    async fn remove_files(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+        keys: &mut Vec<String>,
+        report: &mut TreeReport,
+    ) -> Result<()> {
+        let keys = std::mem::take(keys);
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let items = keys.iter().map(|key| {
+            Ok(DeleteItem {
+                key: ObjectKey::new(key)?,
+                version: None,
+                condition: WriteCondition::NONE,
+            })
+        });
+        let items = items.collect::<Result<_>>()?;
+        let removed = self.delete_many(caller, bucket, items, false).await?;
+        for (key, outcome) in keys.iter().zip(removed) {
+            report.add(key, outcome.map(drop));
+        }
+        Ok(())
+    }
+
+    /// Copies a directory with all that is in it. The bytes of files are shared if they stay in their
+    /// pool. The caller needs the right to list the source, and the rights of [`Store::copy`] for
+    /// each file. The directory above the target must exist.
+    ///
+    /// # Errors
+    /// As [`Store::remove_tree`]; those of making the target directory;
+    /// [`ErrorKind::InvalidArgument`] for a target in the source. Names that could not be copied are
+    /// in the report.
+    pub async fn copy_tree(&self, caller: &Caller, request: CopyTreeRequest) -> Result<TreeReport> {
+        let (source, target) = (&request.source, &request.target);
+        let mut walk = TreeWalk::begin(&self.inner, caller, source).await?;
+        let inside = format!("{}/", target.key);
+        let from = format!("{}/", source.key);
+        if source.bucket == target.bucket && inside.starts_with(&from) {
+            let message = format!("{} cannot be copied into itself", source.key);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let top = walk.open.first().and_then(|top| top.made);
+        self.copy_directory(caller, target.clone(), top).await?;
+        let mut report = TreeReport {
+            done: 1,
+            ..TreeReport::default()
+        };
+        while let Some(step) = walk.next().await? {
+            let (key, made) = match &step {
+                TreeStep::File(key) => (key, None),
+                TreeStep::Enter(key, Some(mode)) => (key, Some(*mode)),
+                TreeStep::Enter(_, None) | TreeStep::Leave(..) => continue,
+            };
+            let to = format!("{inside}{}", key.strip_prefix(&from).unwrap_or(key));
+            let copied = match made {
+                Some(mode) => match object(&target.bucket, trimmed(&to)) {
+                    Ok(to) => self.copy_directory(caller, to, Some(mode)).await,
+                    Err(error) => Err(error),
+                },
+                None => self.copy_file(caller, &request, key, &to).await,
+            };
+            report.add(key, copied);
+        }
+        Ok(report)
+    }
+
+    async fn copy_directory(
+        &self,
+        caller: &Caller,
+        directory: ObjectRef,
+        mode: Option<u32>,
+    ) -> Result<()> {
+        let request = MakeDirRequest {
+            directory,
+            mode: mode.unwrap_or(super::directory::DIRECTORY_MODE),
+            parents: false,
+            existing: true,
+        };
+        self.make_dir(caller, request).await
+    }
+
+    async fn copy_file(
+        &self,
+        caller: &Caller,
+        request: &CopyTreeRequest,
+        from: &str,
+        to: &str,
+    ) -> Result<()> {
+        let condition = match request.overwrite {
+            true => WriteCondition::NONE,
+            false => WriteCondition::absent(),
+        };
+        let copy = CopyRequest {
+            source: object(&request.source.bucket, from)?,
+            source_version: None,
+            source_condition: ReadCondition::default(),
+            target: object(&request.target.bucket, to)?,
+            attributes: VersionAttributes::default(),
+            replace_headers: false,
+            checksum: None,
+            condition,
+            hierarchy: Hierarchy::Strict,
+            source_key: None,
+            encryption: None,
+            acl: None,
+        };
+        match self.copy(caller, copy).await {
+            Err(error) if error.kind() == ErrorKind::Precondition && !request.overwrite => {
+                let message = format!("{to} exists");
+                Err(Error::with_source(ErrorKind::AlreadyExists, message, error))
+            }
+            copied => copied.map(drop),
+        }
+    }
+}
+
+fn trimmed(prefix: &str) -> &str {
+    prefix.strip_suffix('/').unwrap_or(prefix)
+}
+
+fn object(bucket: &BucketRef, key: &str) -> Result<ObjectRef> {
+    Ok(ObjectRef {
+        bucket: bucket.clone(),
+        key: ObjectKey::new(key)?,
+    })
+}
