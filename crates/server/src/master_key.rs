@@ -203,7 +203,7 @@ fn read(path: &Path) -> Result<Option<MasterKeys>, KeyFileError> {
     if found.uid() != own {
         let owner = found.uid();
         return Err(refuse(&format!(
-            "belongs to uid {owner}, not to uid {own} who runs this"
+            "belongs to uid {owner}, not to uid {own}, the user of this process"
         )));
     }
     // Space for all of it at once: growing would leave copies behind.

@@ -282,7 +282,7 @@ fn read_key_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, TlsError> {
         let own = rustix::process::geteuid().as_raw();
         if owner != own && owner != 0 {
             return Err(format!(
-                "belongs to uid {owner}, neither to root nor to uid {own} who runs this"
+                "belongs to uid {owner}, neither to root nor to uid {own}, the user of this process"
             ));
         }
         Ok(())

@@ -36,7 +36,7 @@ impl Store {
         }
         if before == Some(Decision::Remove) {
             let message = format!(
-                "disk {disk} was removed: `dewar disk readmit` takes it back with what is on it"
+                "disk {disk} was removed: `dewar disk readmit` takes it back with its content"
             );
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
@@ -89,7 +89,7 @@ fn refusal(
     }
     let advice = match unknown.len() {
         0 => "Bring other disks back first, or delete what may be lost".to_owned(),
-        count => format!("What is on {count} disks is still being looked through: try again later"),
+        count => format!("The content of {count} disks is still being checked: try again later"),
     };
     format!(
         "without disk {disk} {blobs} blobs could not be read any more, and with them {least}{} \

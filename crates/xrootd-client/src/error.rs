@@ -44,7 +44,7 @@ pub enum Error {
         why: String,
     },
     /// The server accepts none of the proofs of identity that this client has.
-    #[error("{host} lets nobody in with what there is to show: {why}")]
+    #[error("{host} accepts none of the available credentials: {why}")]
     Login {
         /// As it was named.
         host: String,

@@ -275,7 +275,7 @@ impl fmt::Display for Reason {
             Self::System => f.write_str("Dewar itself may do everything"),
             Self::Disabled => f.write_str("the user is disabled"),
             Self::Owner => f.write_str("it is the owner's"),
-            Self::TenantAdmin => f.write_str("who manages the tenant may"),
+            Self::TenantAdmin => f.write_str("the administrator of the tenant may"),
             Self::Statement {
                 source,
                 effect,

@@ -246,7 +246,7 @@ pub(super) fn plan(args: &LoadArgs) -> Result<Vec<Step>> {
             bail!("{step}: a range of {} does not fit", args.range_size);
         }
         if step.concurrency == 0 {
-            bail!("{step}: nobody to do it");
+            bail!("{step}: no worker is left to do it");
         }
     }
     if steps.is_empty() {

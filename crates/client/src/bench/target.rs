@@ -286,7 +286,7 @@ fn proof(description: &mut Description, args: &TargetArgs, common: CommonOptions
     let unsigned = description.anonymous || description.bearer_file.is_some();
     if unsigned && matches!(common.payload_mode, PayloadMode::StreamingSigned) {
         bail!(WrongUse(
-            "--payload-mode streaming-signed needs a key, not a bearer token or nobody"
+            "--payload-mode streaming-signed needs an access key, not a bearer token or an anonymous caller"
         ));
     }
     match (description.anonymous, description.bearer_file.take()) {

@@ -132,7 +132,7 @@ fn code(listener: &TcpListener, state: &str, issuer: &str) -> Result<String> {
             Err(error) => return Err(error).context("wait for the browser"),
         }
     }
-    bail!("nobody logged in in time")
+    bail!("the login in the browser was not completed in time")
 }
 
 type Fields = std::collections::BTreeMap<String, String>;

@@ -65,5 +65,5 @@ pub(super) fn login(
             _ => return provider.login(client, &response),
         }
     }
-    bail!("nobody entered the code in time")
+    bail!("the code was not entered in time")
 }

@@ -214,7 +214,7 @@ fn current(args: &TokenArgs) -> Result<Login> {
     let cache = LoginCache::open()?;
     let logins = cache.read()?;
     let login = logins.of(args.issuer.as_deref());
-    let login = login.context("nobody is logged in: `dewar login`")?;
+    let login = login.context("there is no login: run `dewar login`")?;
     if login.is_fresh() {
         return Ok(login.clone());
     }
@@ -308,7 +308,7 @@ fn logout(args: &LogoutArgs) -> Result<()> {
             .collect(),
     };
     if gone.is_empty() {
-        say("Nobody is logged in there\n");
+        say("There is no login for this server\n");
         return Ok(());
     }
     let of = |login: &Login| gone.iter().any(|other| other.issuer == login.issuer);

@@ -57,7 +57,7 @@ pub fn share(share: &Share) -> Result<()> {
     };
     println!("curl --fail {verb} --header 'Authorization: Bearer {macaroon}' '{url}'");
     eprintln!(
-        "{activity} for {seconds} s, by whoever has this line; it ends earlier with your login's rights"
+        "{activity} for {seconds} s, by anybody who has this line; it ends earlier with your login's rights"
     );
     Ok(())
 }

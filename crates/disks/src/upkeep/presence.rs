@@ -134,7 +134,7 @@ impl Worker for PresenceWorker {
                         let error = result.err().map(|error| error.to_string()).unwrap_or_default();
                         if !error.is_empty() && *logged != error {
                             let folder = disks.folder_of(disk);
-                            tracing::info!(folder, %disk, error, "what is on a disk is not known yet");
+                            tracing::info!(folder, %disk, error, "the content of a disk cannot be read yet");
                         }
                         *logged = error;
                     }

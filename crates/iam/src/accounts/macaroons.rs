@@ -83,7 +83,7 @@ impl Accounts {
             Error::with_source(ErrorKind::InvalidArgument, error.to_string(), error)
         })?;
         let Some(user) = caller.user() else {
-            return Err(denied("macaroons are given to who proves who it is"));
+            return Err(denied("macaroons are issued to authenticated clients only"));
         };
         let now = self.catalog.env().clock.now();
         let seconds = wish.seconds.unwrap_or(SECONDS_DEFAULT).min(SECONDS_MAX);

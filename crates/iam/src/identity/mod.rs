@@ -651,7 +651,7 @@ impl Identities<'_> {
     async fn own_policy(&self, action: Action, arn: &str) -> Result<ManagedPolicy> {
         let policy = self.policy(action, arn).await?;
         if is_aws_policy(&policy.name) {
-            let message = format!("{arn} is AWS's, which nobody changes");
+            let message = format!("{arn} is a managed policy of AWS and cannot be changed");
             return Err(Error::new(ErrorKind::Denied, message));
         }
         Ok(policy)

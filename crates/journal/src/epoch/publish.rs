@@ -131,7 +131,7 @@ impl JournalMember {
             dewar_env::coverage_mark("an epoch was written in the room of the ballast");
             tracing::info!(
                 disk = self.disk.label(),
-                "the disk is full; what is kept for that is used"
+                "the disk is full; the reserve for this case is used"
             );
         }
         dropped

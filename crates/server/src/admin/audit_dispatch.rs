@@ -38,7 +38,7 @@ pub async fn carry_out(
 /// Records a caller who was refused.
 pub(super) fn turned_away(api: &dyn AdminApi, uid: u32) {
     if let Some(audit) = api.audit() {
-        let why = "the admin socket is for root and for who runs the server".to_owned();
+        let why = "the admin socket is for root and for the user of the server".to_owned();
         let what = ("admin:connect", String::new());
         record(audit, uid, what, AuditOutcome::Refused, why);
     }

@@ -151,7 +151,7 @@ impl AdminCommand for BucketCreate {
         let tenant = bucket.tenant.get_or_insert(owner.tenant.clone());
         if *tenant != owner.tenant {
             let message = format!(
-                "{} is in another tenant than {}, who cannot own it",
+                "{} is in another tenant than {}, so {1} cannot own it",
                 self.bucket, self.owner
             );
             return Err(AdminError::new(Failure::Invalid, message));

@@ -50,7 +50,7 @@ pub enum ClientError {
 
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => "; run this as root or as the user who runs the server",
+        io::ErrorKind::PermissionDenied => "; run this as root or as the user of the server",
         _ => "",
     }
 }

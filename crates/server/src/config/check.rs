@@ -249,7 +249,7 @@ fn outside_disks(config: &Config, findings: &mut KnownBadShards) {
 fn doors(config: &Config, findings: &mut KnownBadShards) {
     let s3 = &config.s3;
     if s3.listen.is_empty() {
-        findings.warning("s3.listen", "empty: nobody can reach an object");
+        findings.warning("s3.listen", "empty: no object can be reached over S3");
     }
     let tls = match (&s3.tls_certificate_file, &s3.tls_key_file) {
         (Some(certificate), Some(key)) => {

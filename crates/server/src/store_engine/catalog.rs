@@ -41,9 +41,9 @@ const UNKNOWN: [&str; 8] = [
     "names given after the bytes were written: renamed objects are under the path they were written to, copies are not there",
     "what was deleted since: it is back where its bytes still are",
     "objects without content, which leave nothing on the disks",
-    "names and keys of users: whoever wrote something is a user `salvaged-<number>` without a key",
+    "names and keys of users: each writer becomes a user `salvaged-<number>` without a key",
     "tags, locks, and policies, lists and settings of buckets",
-    "who owned a bucket: it belongs to whoever wrote the first object found for it",
+    "owners of buckets: a bucket belongs to the writer of the first object found for it",
     "whether an upload had been completed, and with which of its parts",
     "small objects that were in the journal only and not sealed yet",
 ];
@@ -57,7 +57,7 @@ const UNKNOWN_SINCE: [&str; 8] = [
     "users and keys made or changed since: whoever wrote something and is not known is a user \
      `salvaged-<number>` without a key",
     "tags, locks, and policies, lists and settings of buckets that were changed since",
-    "who owned a bucket made since: it belongs to whoever wrote the first object found for it",
+    "owners of buckets made since: a bucket belongs to the writer of the first object found for it",
     "whether an upload begun since had been completed, and with which of its parts",
 ];
 

@@ -83,7 +83,7 @@ pub(crate) fn check_said(caller: &Caller, bucket: &Bucket, source: bool) -> Resu
         && (caller.user().is_none() || !facts.pays())
     {
         return denied(format!(
-            "requests to bucket {} are paid by who asks",
+            "requests to bucket {} are paid by the requester",
             bucket.name
         ));
     }

@@ -435,7 +435,7 @@ impl ContentWriter {
     async fn seal_log(&mut self) -> Result<()> {
         let path = self.path();
         if self.fresh.is_some() {
-            let message = format!("{path}: what is being encrypted cannot be read yet");
+            let message = format!("{path}: encrypted content cannot be read before it is complete");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         if self.sealed.logs.len() >= READ_WRITE_SWITCHES_MAX {

@@ -74,7 +74,7 @@ impl Inner {
         match ended {
             Ok(true) => {
                 let path = bucket.path(key.as_str());
-                tracing::info!(path, upload = %entry.upload.id, "ended an upload that nobody went on with");
+                tracing::info!(path, upload = %entry.upload.id, "ended an abandoned upload");
                 Ok(())
             }
             Ok(false) => Ok(()),

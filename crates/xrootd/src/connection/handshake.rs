@@ -498,7 +498,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                 ("unix", Proof::User(user))
             }
             b"host" if self.third_party => return Ok(None),
-            _ => return Err(failed("this way of proving who you are is not offered")),
+            _ => return Err(failed("this method of authentication is not offered")),
         };
         let told = callers.caller(&proof, self.peer.origin()).await;
         callers.logged_in(&told.map_err(refused)?, way);

@@ -56,7 +56,7 @@ fn proof_of(session: &Session) -> VerbResult<&Proof> {
         if let Some(why) = &session.claimed().refused {
             return ErrorReply::new(ErrorCode::AuthFailed, why.clone());
         }
-        let message = "Only a file to which there is a tpc key can be opened by nobody";
+        let message = "A session without authentication can open only a file for which it has a tpc key";
         ErrorReply::new(ErrorCode::NotAuthorized, message)
     })
 }
