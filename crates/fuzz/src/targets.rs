@@ -89,7 +89,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
         &[SEGMENT_WHOLE, SEGMENT_PACKED],
     ),
     target("shard_header", dewar_disks::format::fuzz_shard_header, &[])
-        .files(&["data/testdata/format-v1/object-2+1.shard1"]),
+        .files(&["disks/testdata/format-v1/object-2+1.shard1"]),
     target("slot", dewar_disks::segment::fuzz_slot, &[SLOT]),
     target("sss", dewar_xrootd::fuzz_sss, SSS),
     target(
