@@ -226,7 +226,11 @@ impl Segments {
         let mut loads: BTreeMap<u16, Load> = BTreeMap::new();
         let mut seen = compactor.avoid.clone();
         for DeadBytes { segment, .. } in dead {
-            // An unsealed segment has no record yet: its turn comes after sealing.
+            // A segment in memory is not sealed yet. An attempt may have stored its record without an
+            // answer, and the next attempt would bring the record of a compacted segment back.
+            if self.is_unsealed(segment) {
+                continue;
+            }
             let Some(record) = self.table.segment(segment).await? else {
                 continue;
             };

@@ -621,6 +621,26 @@ fn a_compaction_whose_answer_is_lost_is_settled_by_the_next_step() {
 }
 
 #[test]
+fn a_segment_whose_sealing_was_not_noticed_is_not_compacted_before_it_is() {
+    run(async {
+        let bench = Bench::new(12);
+        let dead = bench.put(content(50_000, 1)).await;
+        bench.segments.close_current();
+        bench.table.fail(Failing::After);
+        bench.segments.seal_next().await.expect_err("no answer");
+        bench.delete(&dead);
+        bench.compact_all().await;
+        bench.free().await;
+        assert!(bench.segments.seal_next().await.expect("it had happened"));
+        bench.compact_all().await;
+        bench.free().await;
+        assert_eq!(bench.files(), [""; 0]);
+        let rows = bench.table.rows.lock();
+        assert!(rows.segments.is_empty() && rows.dead.is_empty());
+    });
+}
+
+#[test]
 fn what_cannot_be_compacted_does_not_stop_the_rest() {
     run(async {
         let bench = Bench::new(9);
