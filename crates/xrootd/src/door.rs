@@ -238,7 +238,7 @@ impl Door {
     pub(crate) fn upload_of(&self, whose: &ClientFileKey, now: &Session) -> Option<Arc<Writer>> {
         let others = self.others(whose, now);
         let open = others.iter().find_map(|session| session.upload(whose));
-        open.or_else(|| self.interrupted.find(whose))
+        open.or_else(|| self.interrupted.upload(whose))
     }
 
     /// The same when it rests: the session in which it was open is over. It still has to be taken.
@@ -252,10 +252,10 @@ impl Door {
             .iter()
             .filter(|session| session.upload(whose).is_some())
         {
-            session.leave_files(&self.interrupted);
+            session.park_files(&self.interrupted);
             session.end();
         }
-        let writer = self.interrupted.find(whose)?;
+        let writer = self.interrupted.upload(whose)?;
         writer.rests().await.then_some(writer)
     }
 
@@ -289,7 +289,7 @@ impl Door {
 
     /// A client writes a file anew: what it began before is not meant any more, also when this breaks in turn.
     pub(crate) fn writes_anew(&self, whose: &ClientFileKey, now: &Session) {
-        self.interrupted.give_up_uploads(whose);
+        self.interrupted.drop_uploads(whose);
         let others = self.others(whose, now);
         others.iter().for_each(|session| session.give_up(whose));
     }

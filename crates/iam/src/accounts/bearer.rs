@@ -182,7 +182,10 @@ impl Accounts {
         let nobody_here = || (federated(&issuer, &token), Vec::new());
         let (mut user, scopes) = local.unwrap_or_else(nobody_here);
         if user.disabled || self.is_account_disabled(&user).await? {
-            let words = format!("the token maps to user {}, and this user is disabled", user.name);
+            let words = format!(
+                "the token maps to user {}, and this user is disabled",
+                user.name
+            );
             return Err(refused(CredentialError::Invalid, words));
         }
         let mut policies = PolicyCollection {

@@ -415,7 +415,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             && *main
         {
             if !stopped {
-                session.leave_files(&self.door.interrupted);
+                session.park_files(&self.door.interrupted);
             }
             match polite {
                 true => session.finish(),

@@ -22,7 +22,8 @@ use crate::limits::{FILE_LATER, OPEN_LATER};
 use crate::path::{PathTarget, WirePath};
 use crate::session::writer::{CheckpointAction, QueuedOp};
 use crate::session::{
-    ClientFileKey, FileOwner, Handle, LeasedFile, Reader, Session, Shortage, Writer,
+    ClientFileKey, FileOwner, Handle, InterruptedFile, LeasedFile, Reader, Session, Shortage,
+    Writer,
 };
 use crate::tpc::fair_share::ShareOwner;
 
@@ -259,11 +260,14 @@ async fn resume(
     let writer = found.ok_or_else(gone)?;
     let interrupted = &context.door.interrupted;
     // Without a pause up to the session: what it has it leaves when it ends.
-    if !interrupted.take(&writer) {
+    if !interrupted.claim(&writer) {
         return Err(gone());
     }
     let admitted = context.session.admit(Handle::Writer(Arc::clone(&writer)));
-    let handle = admitted.inspect_err(|_| interrupted.leave(whose.clone(), Arc::clone(&writer)))?;
+    let handle = admitted.inspect_err(|_| {
+        let upload = InterruptedFile::Upload(Arc::clone(&writer));
+        interrupted.park(whose.clone(), upload);
+    })?;
     // Before the client learns how to name it.
     let told = writer.goes_on().await;
     told.inspect_err(|_| drop(context.session.release(handle)))?;

@@ -56,7 +56,8 @@ fn proof_of(session: &Session) -> VerbResult<&Proof> {
         if let Some(why) = &session.claimed().refused {
             return ErrorReply::new(ErrorCode::AuthFailed, why.clone());
         }
-        let message = "A session without authentication can open only a file for which it has a tpc key";
+        let message =
+            "A session without authentication can open only a file for which it has a tpc key";
         ErrorReply::new(ErrorCode::NotAuthorized, message)
     })
 }
@@ -246,7 +247,7 @@ async fn dispatch(context: &Context, request: Request) -> VerbResult<()> {
             // Only who has the session's own way of proving itself may end it.
             if old.id() != context.session.id() && context.is_of_same(&old).await? {
                 // Clients end the session whose connection broke before they go on in another.
-                old.leave_files(&context.door.interrupted);
+                old.park_files(&context.door.interrupted);
                 old.end();
                 context.door.forget(session);
             }

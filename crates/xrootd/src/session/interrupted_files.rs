@@ -1,5 +1,5 @@
-//! Files whose connection broke. They are kept until their clients continue or the time limit is
-//! over.
+//! Files whose connection broke, in one table. An entry is parked when the connection breaks, claimed
+//! when its client continues over another connection, and expires after `xrootd.resume_time`.
 //!
 //! A client that loses the connection to an open file opens it again without notice to its user. It
 //! sends again the bytes that were not acknowledged, or continues to read. Acknowledged bytes are
@@ -7,6 +7,9 @@
 //! that it was reading, even if the name has another one by now. The client must be the same user
 //! of this server or the same person of an issuer, with the same credential, from the same address.
 //! It must open the same path, and claim to be the same process on the same host.
+//!
+//! The table remembers the version of a file that was read for longer than it keeps this version
+//! readable. A client that comes back later is then refused, instead of mixing two versions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -24,10 +27,14 @@ use crate::limits::{
     INTERRUPTED_READS_TIME,
 };
 
-/// Who opened a file. All logins of an issuer may have one account, and all users of an account do.
+/// Longest time between two searches for expired entries.
+const EXPIRY_INTERVAL_MAX: Duration = Duration::from_secs(30);
+
+/// The user that opened a file. All logins of an issuer may share one account, and all users of an
+/// account do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileOwner {
-    /// The account, whose the file is.
+    /// The account of the file.
     pub(crate) account: UserId,
     /// The user.
     user: Option<String>,
@@ -39,7 +46,7 @@ pub(crate) struct FileOwner {
 }
 
 impl FileOwner {
-    /// Whose share of what is kept for the account a file takes, whatever the credential.
+    /// The user or person whose share of its account an entry takes, whatever the credential.
     fn holder(&self) -> (Option<&str>, Option<&str>) {
         (self.user.as_deref(), self.person.as_deref())
     }
@@ -56,7 +63,7 @@ impl FileOwner {
     }
 }
 
-/// Whose an open file is.
+/// The client, path and owner of an open file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientFileKey {
     pub(crate) path: String,
@@ -65,220 +72,202 @@ pub(crate) struct ClientFileKey {
     pub(crate) address: IpAddr,
 }
 
-/// A version that was being read, and the open file as long as that is kept.
+/// A version that was being read, and the open file until that expires.
 pub(crate) type InterruptedRead = (VersionId, Option<Arc<LeasedFile>>);
 
-struct Upload {
-    whose: ClientFileKey,
-    writer: Arc<Writer>,
+/// An open file without a connection.
+pub(crate) enum InterruptedFile {
+    /// An upload, with its acknowledged bytes.
+    Upload(Arc<Writer>),
+    /// A file that was being read.
+    Read(InterruptedRead),
+}
+
+impl InterruptedFile {
+    fn is_upload(&self) -> bool {
+        matches!(self, Self::Upload(_))
+    }
+
+    /// The largest numbers of such files in all and of one account.
+    fn limits(&self) -> (usize, usize) {
+        match self {
+            Self::Upload(_) => (INTERRUPTED_MAX, INTERRUPTED_OF_USER_MAX),
+            Self::Read(_) => (INTERRUPTED_READS_MAX, INTERRUPTED_READS_OF_USER_MAX),
+        }
+    }
+}
+
+struct Entry {
+    key: ClientFileKey,
+    file: InterruptedFile,
     since: Instant,
 }
 
-struct Read {
-    whose: ClientFileKey,
-    /// Keeps the version that the client read readable.
-    file: Option<Arc<LeasedFile>>,
-    version: VersionId,
-    since: Instant,
-}
-
-/// The oldest first.
 #[derive(Default)]
-struct RetainedFiles {
-    uploads: VecDeque<Upload>,
-    reads: VecDeque<Read>,
+struct Table {
+    /// The oldest first.
+    entries: VecDeque<Entry>,
     /// Whether a task removes expired entries.
-    swept: bool,
+    has_sweeper: bool,
 }
 
 /// See the module.
 pub(crate) struct InterruptedFiles {
     keep: Duration,
-    kept: Mutex<RetainedFiles>,
+    table: Mutex<Table>,
     own: Weak<Self>,
 }
 
 impl InterruptedFiles {
-    /// Keeps open files for so long; none with zero.
+    /// Keeps open files for `keep`. With zero it keeps none, and only remembers the versions that were read.
     pub(crate) fn new(keep: Duration) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
             keep,
-            kept: Mutex::default(),
+            table: Mutex::default(),
             own: Weak::clone(own),
         })
     }
 
-    /// Keeps an upload. Where there are too many in all, the oldest is given up. Where its account has too many,
-    /// the oldest is given up of whoever has most of them in the account.
-    pub(crate) fn leave(&self, whose: ClientFileKey, writer: Arc<Writer>) {
+    /// Keeps a file for its client. If there are too many in all, the oldest is dropped. If its account has too
+    /// many, the oldest of the user or person with most of them is dropped.
+    pub(crate) fn park(&self, key: ClientFileKey, mut file: InterruptedFile) {
         if self.keep.is_zero() {
-            return;
+            match &mut file {
+                InterruptedFile::Upload(_) => return,
+                InterruptedFile::Read((_, file)) => *file = None,
+            }
         }
-        let mut kept = self.kept.lock();
-        make_room(
-            &mut kept.uploads,
-            (INTERRUPTED_MAX, INTERRUPTED_OF_USER_MAX),
-            &whose.owner,
-            |upload| &upload.whose.owner,
-        );
-        kept.uploads.push_back(Upload {
-            whose,
-            writer,
-            since: Instant::now(),
-        });
-        self.sweep(&mut kept);
+        let mut table = self.table.lock();
+        table.make_room(&key.owner, &file);
+        let since = Instant::now();
+        table.entries.push_back(Entry { key, file, since });
+        if !std::mem::replace(&mut table.has_sweeper, true) {
+            tokio::spawn(sweep(Weak::clone(&self.own)));
+        }
     }
 
-    /// Keeps what is being read, and remembers for longer which version it was. Of too many, as of uploads, the
-    /// oldest are forgotten.
-    pub(crate) fn leave_read(&self, whose: ClientFileKey, file: Arc<LeasedFile>) {
-        let mut kept = self.kept.lock();
-        make_room(
-            &mut kept.reads,
-            (INTERRUPTED_READS_MAX, INTERRUPTED_READS_OF_USER_MAX),
-            &whose.owner,
-            |read| &read.whose.owner,
-        );
-        kept.reads.push_back(Read {
-            whose,
-            version: file.info.version,
-            file: (!self.keep.is_zero()).then_some(file),
-            since: Instant::now(),
+    /// The upload of this client; none if it has several of this path.
+    pub(crate) fn upload(&self, key: &ClientFileKey) -> Option<Arc<Writer>> {
+        let mut table = self.table.lock();
+        table.expire(self.keep);
+        let mut own = table.entries.iter().filter_map(|entry| match &entry.file {
+            InterruptedFile::Upload(writer) if entry.key == *key => Some(writer),
+            _ => None,
         });
-        self.sweep(&mut kept);
-    }
-
-    /// The upload that is there of this client; of several nobody knows which is meant.
-    pub(crate) fn find(&self, whose: &ClientFileKey) -> Option<Arc<Writer>> {
-        let kept = self.kept.lock();
-        let mut own = kept.uploads.iter().filter(|upload| upload.whose == *whose);
         match (own.next(), own.next()) {
-            (Some(upload), None) => Some(Arc::clone(&upload.writer)),
+            (Some(writer), None) => Some(Arc::clone(writer)),
             _ => None,
         }
     }
 
-    /// Takes an upload; false if it is not there any more.
-    pub(crate) fn take(&self, writer: &Arc<Writer>) -> bool {
-        let mut kept = self.kept.lock();
-        let before = kept.uploads.len();
-        kept.uploads
-            .retain(|upload| !Arc::ptr_eq(&upload.writer, writer));
-        kept.uploads.len() < before
+    /// Takes an upload out of the table; false if it is not there any more.
+    pub(crate) fn claim(&self, claimed: &Arc<Writer>) -> bool {
+        let is_it = |entry: &Entry| matches!(&entry.file, InterruptedFile::Upload(writer) if Arc::ptr_eq(writer, claimed));
+        self.table.lock().remove(is_it)
     }
 
-    /// Gives up what a client began before it began anew.
-    pub(crate) fn give_up_uploads(&self, whose: &ClientFileKey) {
-        let mut kept = self.kept.lock();
-        kept.uploads.retain(|upload| upload.whose != *whose);
+    /// Drops what a client uploaded to a path before it began the upload again.
+    pub(crate) fn drop_uploads(&self, key: &ClientFileKey) {
+        let mut table = self.table.lock();
+        table
+            .entries
+            .retain(|entry| !entry.file.is_upload() || entry.key != *key);
     }
 
-    /// What this client was reading.
-    pub(crate) fn reads(&self, whose: &ClientFileKey) -> Vec<InterruptedRead> {
-        let kept = self.kept.lock();
-        let own = kept.reads.iter().filter(|read| read.whose == *whose);
-        own.map(|read| (read.version, read.file.clone())).collect()
+    /// The versions that this client was reading.
+    pub(crate) fn reads(&self, key: &ClientFileKey) -> Vec<InterruptedRead> {
+        let mut table = self.table.lock();
+        table.expire(self.keep);
+        let own = table.entries.iter().filter_map(|entry| match &entry.file {
+            InterruptedFile::Read(read) if entry.key == *key => Some(read.clone()),
+            _ => None,
+        });
+        own.collect()
     }
 
-    /// One file of a client is not asked about any more. False if nothing is known of it.
-    pub(crate) fn forget_read(&self, whose: &ClientFileKey, version: VersionId) -> bool {
-        let mut kept = self.kept.lock();
-        let is_it = |read: &Read| read.whose == *whose && read.version == version;
-        let known = kept.reads.iter().position(is_it);
-        known.and_then(|known| kept.reads.remove(known)).is_some()
+    /// Removes one entry of a client that reads this version. False if there is none.
+    pub(crate) fn forget_read(&self, key: &ClientFileKey, version: VersionId) -> bool {
+        let is_it = |entry: &Entry| matches!(&entry.file, InterruptedFile::Read((its, _)) if *its == version && entry.key == *key);
+        self.table.lock().remove(is_it)
+    }
+
+    /// Removes expired entries. Returns the time until the next sweep; `None` if the table is empty.
+    fn sweep_once(&self) -> Option<Duration> {
+        let mut table = self.table.lock();
+        table.expire(self.keep);
+        table.has_sweeper = !table.entries.is_empty();
+        let interval = match self.keep.is_zero() {
+            true => EXPIRY_INTERVAL_MAX,
+            false => self.keep.min(EXPIRY_INTERVAL_MAX),
+        };
+        table.has_sweeper.then_some(interval)
     }
 
     /// Whether there are no uploads.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.kept.lock().uploads.is_empty()
+        let mut table = self.table.lock();
+        table.expire(self.keep);
+        !table.entries.iter().any(|entry| entry.file.is_upload())
+    }
+}
+
+impl Table {
+    /// Removes the oldest entry that matches; false if there is none.
+    fn remove(&mut self, matches: impl Fn(&Entry) -> bool) -> bool {
+        let index = self.entries.iter().position(matches);
+        index.and_then(|index| self.entries.remove(index)).is_some()
     }
 
-    /// Sees to it that somebody gives up what gets too old.
-    fn sweep(&self, kept: &mut RetainedFiles) {
-        if !std::mem::replace(&mut kept.swept, true) {
-            tokio::spawn(give_up_in_time(Weak::clone(&self.own), self.keep));
-        }
-    }
-
-    /// Gives up what is too old, and says when to look again: at the latest when what is left from now on is too
-    /// old; `None` if there is nothing, and nobody comes again.
-    fn give_up(&self) -> Option<Instant> {
-        let mut kept = self.kept.lock();
-        let (now, keep) = (Instant::now(), self.keep);
-        let old = |since: Instant, time: Duration| since + time <= now;
-        while kept
-            .uploads
-            .front()
-            .is_some_and(|upload| old(upload.since, keep))
-        {
-            kept.uploads.pop_front();
-        }
-        while kept
-            .reads
-            .front()
-            .is_some_and(|read| old(read.since, INTERRUPTED_READS_TIME))
-        {
-            kept.reads.pop_front();
-        }
-        let mut open = kept.reads.iter_mut().filter(|read| read.file.is_some());
-        let mut next = open.find_map(|read| {
-            if old(read.since, keep) {
-                read.file = None;
-                return None;
+    /// Drops uploads and open files older than `keep`, and forgets versions after their time.
+    fn expire(&mut self, keep: Duration) {
+        let now = Instant::now();
+        self.entries.retain_mut(|entry| match &mut entry.file {
+            InterruptedFile::Upload(_) => entry.since + keep > now,
+            InterruptedFile::Read((_, file)) => {
+                if entry.since + keep <= now {
+                    *file = None;
+                }
+                entry.since + INTERRUPTED_READS_TIME > now
             }
-            Some(read.since + keep)
         });
-        let oldest = kept.uploads.front().map(|upload| upload.since + keep);
-        let known = kept.reads.front();
-        let known = known.map(|read| read.since + INTERRUPTED_READS_TIME);
-        for other in [oldest, known].into_iter().flatten() {
-            next = Some(next.map_or(other, |next| next.min(other)));
+    }
+
+    /// Removes what [`InterruptedFiles::park`] says to make room for one more file.
+    fn make_room(&mut self, owner: &FileOwner, new: &InterruptedFile) {
+        let (all, of_account) = new.limits();
+        let same = |entry: &&Entry| entry.file.is_upload() == new.is_upload();
+        let mut counts = BTreeMap::from([(owner.holder(), 1_usize)]);
+        let (mut count, mut own) = (0, 0);
+        for entry in self.entries.iter().filter(same) {
+            count += 1;
+            if entry.key.owner.account == owner.account {
+                own += 1;
+                *counts.entry(entry.key.owner.holder()).or_default() += 1;
+            }
         }
-        kept.swept = next.is_some();
-        match keep.is_zero() {
-            true => next,
-            false => next.map(|next| next.min(now + keep)),
+        if own >= of_account {
+            let most = counts.iter().max_by_key(|(_, count)| **count);
+            let most = most
+                .map(|((user, person), _)| (user.map(str::to_owned), person.map(str::to_owned)));
+            let is_of_most = |entry: &Entry| {
+                let (user, person) = entry.key.owner.holder();
+                same(&entry)
+                    && entry.key.owner.account == owner.account
+                    && most.as_ref().is_some_and(|most| {
+                        (most.0.as_deref(), most.1.as_deref()) == (user, person)
+                    })
+            };
+            self.remove(is_of_most);
+        } else if count >= all {
+            self.remove(|entry| same(&entry));
         }
     }
 }
 
-/// Makes room for one more of an account, so that there are at most as many in all and of the account. The oldest
-/// of all goes, or in the account the oldest of the user or person who has most, the new one counted.
-fn make_room<T>(
-    kept: &mut VecDeque<T>,
-    (all, own): (usize, usize),
-    new: &FileOwner,
-    owner: impl Fn(&T) -> &FileOwner,
-) {
-    let of_account = |one: &&T| owner(one).account == new.account;
-    if kept.iter().filter(of_account).count() >= own {
-        let mut counts = BTreeMap::from([(new.holder(), 1_usize)]);
-        for one in kept.iter().filter(of_account) {
-            *counts.entry(owner(one).holder()).or_default() += 1;
-        }
-        let most = counts.into_iter().max_by_key(|(_, count)| *count);
-        let oldest = most.and_then(|(most, _)| {
-            let is_of = |one: &T| of_account(&one) && owner(one).holder() == most;
-            kept.iter().position(is_of)
-        });
-        if let Some(oldest) = oldest {
-            kept.remove(oldest);
-        }
-    }
-    if kept.len() >= all {
-        kept.pop_front();
-    }
-}
-
-/// Runs as long as there is anything.
-async fn give_up_in_time(interrupted: Weak<InterruptedFiles>, keep: Duration) {
-    let mut until = Instant::now() + keep;
-    loop {
-        tokio::time::sleep_until(until).await;
-        match interrupted.upgrade().and_then(|them| them.give_up()) {
-            Some(next) => until = next,
-            None => return,
-        }
+/// Removes expired entries as long as there are any.
+async fn sweep(interrupted: Weak<InterruptedFiles>) {
+    while let Some(interval) = interrupted.upgrade().and_then(|files| files.sweep_once()) {
+        tokio::time::sleep(interval).await;
     }
 }

@@ -21,7 +21,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use budget::{Budget, BufferReservation};
-pub(crate) use interrupted_files::{ClientFileKey, FileOwner, InterruptedFiles, InterruptedRead};
+pub(crate) use interrupted_files::{
+    ClientFileKey, FileOwner, InterruptedFile, InterruptedFiles, InterruptedRead,
+};
 pub(crate) use open_files::{FileLease, LeasedFile, OpenFiles, Shortage};
 pub(crate) use ordering::{NameOpOrder, NameOpTicket};
 pub(crate) use writer::Writer;
@@ -357,8 +359,8 @@ impl Session {
         })
     }
 
-    /// Leaves the open files for the client to go on with over another connection.
-    pub(crate) fn leave_files(&self, interrupted: &InterruptedFiles) {
+    /// Parks the open files, so that the client can continue over another connection.
+    pub(crate) fn park_files(&self, interrupted: &InterruptedFiles) {
         // At one moment: who looks for one here and then there must not miss it.
         let mut handles = self.handles.lock();
         self.over.store(true, Relaxed);
@@ -366,14 +368,15 @@ impl Session {
             Handle::Writer(writer) if self.claimed.comes_again => {
                 if !writer.given_up.load(Relaxed) && !writer.is_removed() {
                     let whose = self.whose(&writer.path, &writer.owner);
-                    interrupted.leave(whose, Arc::clone(writer));
+                    interrupted.park(whose, InterruptedFile::Upload(Arc::clone(writer)));
                 }
                 false
             }
             Handle::Reader(reader) if reader.left.is_none() && self.claimed.comes_again => {
                 if !reader.went_on.load(Relaxed) {
                     let whose = self.whose(&reader.path, &reader.owner);
-                    interrupted.leave_read(whose, Arc::clone(&reader.file));
+                    let read = (reader.file.info.version, Some(Arc::clone(&reader.file)));
+                    interrupted.park(whose, InterruptedFile::Read(read));
                 }
                 false
             }
