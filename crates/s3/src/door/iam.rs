@@ -70,7 +70,9 @@ pub(super) async fn call(
         let caller = door.store.accounts().bearer(token, origin).await?;
         told.user = caller.user().map(|user| user.name.clone());
         told.verb = Some("Sts");
-        count_connection(&head, &caller)?;
+        if let Err(refusal) = count_connection(&head, &caller) {
+            return Ok(ops::iam_refused(&refusal, id));
+        }
         let caller = caller.with_facts(WireFacts::of(&Arc::new(head), None, now, door.region()));
         return Ok(ops::sts(&door.store, &caller, &bytes, id).await);
     }
@@ -91,7 +93,9 @@ pub(super) async fn call(
     };
     told.user = caller.user().map(|user| user.name.clone());
     told.verb = Some(if sts { "Sts" } else { "Iam" });
-    count_connection(&head, &caller)?;
+    if let Err(refusal) = count_connection(&head, &caller) {
+        return Ok(ops::iam_refused(&refusal, id));
+    }
     let caller = caller.with_facts(WireFacts::of(&Arc::new(head), None, now, door.region()));
     if sts {
         return Ok(ops::sts(&door.store, &caller, &bytes, id).await);

@@ -121,7 +121,8 @@ fn connections_beyond_the_share_of_an_account_are_told_to_slow_down() {
             let kind = "application/x-www-form-urlencoded";
             let owner = owner.of_service(service);
             let call = owner.post("/").header("content-type", kind);
-            call.body("Action=None").send().await.is(503);
+            let told = call.body("Action=None").send().await.is(503);
+            assert_eq!(told.code(), "Throttling");
         }
         // Of nobody there is no account whose share it would be.
         let nobody = fixture.nobody.on(Arc::new(Excess));
