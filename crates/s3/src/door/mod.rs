@@ -28,8 +28,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dewar_auth::fair_share::ShareOwner;
-use dewar_auth::{AcceptedConnection, Caller, CredentialStore, Origin};
+use dewar_auth::{Caller, CredentialStore, Origin};
 use dewar_env::{BoxFuture, Env};
 use dewar_http_front::macaroon::MacaroonEndpoint;
 use dewar_http_front::{
@@ -373,12 +372,8 @@ fn log_refusal(refusal: &Refusal, method: &Method, path: &str) {
 ///
 /// # Errors
 /// `SlowDown` if the caller has as many connections as are free for others.
-pub(super) fn count_connection(head: &Parts, caller: &Caller) -> Result<()> {
-    let connection = head.extensions.get::<Arc<dyn AcceptedConnection>>();
-    let Some(connection) = connection.filter(|_| caller.user().is_some()) else {
-        return Ok(());
-    };
-    if connection.authenticated(&ShareOwner::of(caller)) {
+fn count_connection(head: &Parts, caller: &Caller) -> Result<()> {
+    if dewar_http_front::count_connection(head, caller) {
         return Ok(());
     }
     let message = "Too many connections of this account are open; close some, or try again soon.";
