@@ -83,7 +83,7 @@ impl FairShares {
         })
     }
 
-    /// So many from now on. What is held beyond them stays.
+    /// So many from now on. Permits beyond the new limit stay until they are dropped.
     pub fn set_max(&self, max: usize) {
         self.held.lock().max = max;
     }
