@@ -19,7 +19,11 @@ from botocore.exceptions import ClientError
 
 from issuer import AUDIENCE
 from server import BIN, Server
+from conftest import until
 from test_audit import audit
+from test_xrootd import answer as said
+from test_xrootd import frame, hello, login
+from wire import Request, answer, connect
 from xrootd_tools import Certificate, url, xrdcp, xrdfs
 
 FORGED = {"X-Forwarded-For": "10.1.2.3", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "storage.example.org",
@@ -165,6 +169,56 @@ def test_secrets_in_clear_are_refused_from_elsewhere_and_signatures_are_not(site
     assert answer.status_code == 200 and answer.content == b"a"
     other = requests.get(f"{there}/data/b", headers=dict(request.headers), timeout=20)
     assert other.status_code == 403 and "SignatureDoesNotMatch" in other.text
+
+
+def test_an_account_leaves_connections_to_others(site):
+    """However it keeps them: with uploads that do not end, and with sessions and bound connections of root://."""
+    site.stop()
+    configure(site, "[s3]\n", "[s3]\nconnections_max = 16\n")
+    configure(site, "[xrootd]\n", "[xrootd]\nconnections_max = 16\n")
+    site.start()
+    site.admin("user", "add", "bob")
+    key = site.admin("key", "add", "--user", "bob")
+    bob = {"access_key": key["access_key"], "secret_key": key["secret_key"]}
+
+    def begin(number):
+        """An upload that is asked for its body, or what it is told instead."""
+        put = Request(site, "PUT", f"/data/held{number}", digest="UNSIGNED-PAYLOAD")
+        wire = connect(site.port)
+        wire.sendall(put.set("content-length", "10").set("expect", "100-continue").head())
+        if wire.recv(25, socket.MSG_PEEK | socket.MSG_WAITALL) != b"HTTP/1.1 100 Continue\r\n\r\n":
+            told = answer(wire, "PUT")
+            assert wire.recv(1) == b""
+            return None, told
+        wire.recv(25)
+        return wire, None
+
+    held = []
+    for number in range(17):
+        wire, told = begin(number)
+        if wire is None:
+            break
+        held.append(wire)
+    assert len(held) == 8 and told.status == 503 and b"SlowDown" in told.body, (len(held), told)
+    for _ in range(3):
+        assert Request(site, "GET", "/", **bob).send().status == 200
+    for wire in held:
+        wire.sendall(b"0123456789")
+        assert answer(wire, "PUT").status == 200
+        wire.close()
+    until("an account may connect again", lambda: Request(site, "GET", "/data").send().status == 200)
+
+    first = hello(site)
+    session, bound = login(first), []
+    for _ in range(16):
+        bound.append(hello(site))
+        bound[-1].sendall(frame(0, 3024, session))
+        _, status, told = said(bound[-1])
+        if status != 0:
+            break
+    assert len(bound) == 8 and status == 4003 and struct.unpack(">i", told[:4]) == (3024,), (len(bound), told)
+    for s in [first, *bound]:
+        s.close()
 
 
 def test_who_may_not_look_learns_nothing_at_any_door(site, tmp_path):

@@ -50,7 +50,7 @@ pub use credentials::{
 pub use facts::{Fact, Facts};
 pub use macaroon::{CaveatError, Caveats, Macaroon, MacaroonError, before_caveat, fuzz_macaroon};
 pub use master_key::{MasterKeyError, MasterKeyId, MasterKeys, TooManyKeys};
-pub use network::Network;
+pub use network::{Network, client_network};
 pub use policy::{
     BUCKET_POLICY_BYTES_MAX, Effect, IDENTITY_POLICY_BYTES_MAX, Policy, PolicyError, PolicyKind,
     STORED_POLICY_BYTES_MAX, condition_keys, fuzz_iam_policy, principals_of, shown_principals,

@@ -1,6 +1,6 @@
 //! Networks: addresses that begin alike.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// An address and how many of its upper bits count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,18 @@ impl Network {
             (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128),
             _ => false,
         }
+    }
+}
+
+/// The network that counts as one client: an IPv4 address, or 64 bits of IPv6, because a host can
+/// choose its own address within them. Loopback stays as it is.
+#[must_use]
+pub fn client_network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(ip) if !ip.is_loopback() => {
+            Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into()
+        }
+        ip => ip,
     }
 }
 

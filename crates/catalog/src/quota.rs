@@ -16,7 +16,8 @@ const PAGE: usize = 1000;
 pub struct Usage {
     /// Versions of files, delete markers, uploads in progress, and directories that were made on request.
     pub objects: u64,
-    /// Bytes of all versions and of the parts of uploads, with the metadata that is charged.
+    /// Bytes of all versions and of the parts of uploads, with the metadata and the documents of
+    /// buckets that are charged.
     pub bytes: u64,
 }
 
@@ -30,8 +31,8 @@ impl AddAssign for Usage {
 /// Limits of the content of a scope. The soft limits are only reported and refuse nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Maximum bytes: of all versions, of parts of uploads in progress, and of metadata beyond the
-    /// free amount.
+    /// Maximum bytes: of all versions, of parts of uploads in progress, and of metadata and
+    /// documents of buckets beyond the free amount.
     pub max_bytes: Option<u64>,
     /// Maximum objects: versions, delete markers, uploads in progress and directories that were
     /// made on request.

@@ -17,15 +17,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use dewar_auth::fair_share::ShareOwner;
-use dewar_auth::{Caller, Origin};
+use dewar_auth::{Caller, Origin, client_network};
 use dewar_types::UserId;
 use parking_lot::Mutex;
 
 use crate::limits::{DOCUMENT_SHARES, DOCUMENTS_BYTES_MAX};
-
-/// The prefix of an IPv6 address that identifies a holder: a user has all addresses of such a
-/// network.
-const PREFIX_BITS: u32 = 64;
 
 /// The holder of memory for documents.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,13 +38,7 @@ impl BudgetHolder {
     /// The holder at an address.
     #[must_use]
     pub fn at(origin: Origin) -> Self {
-        Self::Address(origin.address.map(|address| match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let kept = address.to_bits() & (u128::MAX << (128 - PREFIX_BITS));
-                IpAddr::V6(kept.into())
-            }
-            address @ IpAddr::V4(_) => address,
-        }))
+        Self::Address(origin.address.map(client_network))
     }
 
     /// A caller.

@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use dewar_auth::Origin;
+use dewar_auth::fair_share::ShareOwner;
+use dewar_auth::{AcceptedConnection, Caller, Origin};
 use dewar_env::BoxFuture;
 use dewar_types::RequestId;
+use http::request::Parts;
 use http::{Request, Response};
 
 use crate::{AnswerBody, WireBody};
@@ -27,6 +29,18 @@ pub trait HttpFront: Send + Sync + 'static {
         b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
           connection: close\r\ncontent-length: 0\r\n\r\n"
     }
+}
+
+/// Counts the connection of a request for its caller, if that is known. A front calls this when it
+/// has verified the credential of the request.
+///
+/// Returns `false` if the caller already has as many connections as are free for others. The front
+/// then refuses the request, and the listener closes the connection after the answer.
+#[must_use]
+pub fn count_connection(request: &Parts, caller: &Caller) -> bool {
+    let connection = request.extensions.get::<Arc<dyn AcceptedConnection>>();
+    let connection = connection.filter(|_| caller.user().is_some());
+    connection.is_none_or(|connection| connection.authenticated(&ShareOwner::of(caller)))
 }
 
 /// How a request arrived.

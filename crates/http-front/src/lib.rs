@@ -41,7 +41,7 @@ pub use date::{http_date, iso_date, moment, parse_http_date, parse_iso_date};
 pub use document_budget::{BudgetHolder, DocumentBudget, DocumentReservation};
 pub use error::{RequestError, Result};
 pub use form::UrlEncodedForm;
-pub use front::{Arrival, HttpFront, RequestSummary};
+pub use front::{Arrival, HttpFront, RequestSummary, count_connection};
 pub use header::{bearer_token, has_one_host, header, host_of, quoted, value_of};
 pub use multipart::{FormDecoder, FormStep, boundary_of, fuzz_multipart};
 pub use range::{content_range, fuzz_range, parse_range, unsatisfied_range};

@@ -42,8 +42,8 @@ struct Auditor<'k> {
     counters: BTreeMap<Bytes, (Counter, i64)>,
     /// Reachable directories, with the scopes that count their content.
     dirs: BTreeMap<EntryId, Vec<CounterScope>>,
-    /// Buckets with the mask of their documents.
-    buckets: BTreeMap<EntryId, u64>,
+    /// Buckets with their owner and the mask of their documents.
+    buckets: BTreeMap<EntryId, (UserId, u64)>,
     /// Long lists with references.
     lists: BTreeSet<Bytes>,
     /// Names with older versions.
@@ -157,7 +157,8 @@ impl Auditor<'_> {
                         }
                         let mut inside = scopes.clone();
                         if let Some(settings) = &child.bucket {
-                            self.buckets.insert(id, settings.documents);
+                            let owner = child.attributes.owner;
+                            self.buckets.insert(id, (owner, settings.documents));
                             inside.push(CounterScope::Bucket(id));
                         } else {
                             self.audit.dirs += 1;
@@ -287,24 +288,32 @@ impl Auditor<'_> {
         Ok(())
     }
 
-    /// Every bucket has exactly the documents that its entry says.
+    /// Every bucket has exactly the documents that its entry says, and is charged for them.
     async fn documents(&mut self) -> Result<(), Error> {
         let mut said = self.buckets.clone();
+        let mut sizes: BTreeMap<EntryId, usize> = BTreeMap::new();
         for (key, value) in self.table(tables::DOCUMENT).await? {
             let (bucket, _) = keys::parse_document(&key)?;
             let mask = DocumentKind::of_key(&key)?.mask();
-            DocumentRecord::from_value(&key, &value)?;
+            let document = DocumentRecord::from_value(&key, &value)?;
+            *sizes.entry(bucket).or_default() += document.content.len();
             match said.get_mut(&bucket) {
-                Some(said) if *said & mask != 0 => *said &= !mask,
+                Some((_, said)) if *said & mask != 0 => *said &= !mask,
                 _ => self.fault(format!(
                     "document {} is not in its bucket's entry",
                     key.escape_ascii()
                 )),
             }
         }
-        for (bucket, left) in said {
+        for (bucket, (owner, left)) in said {
             if left != 0 {
                 self.fault(format!("bucket {bucket} lacks documents: {left:b}"));
+            }
+            let usage = charge::of_documents(sizes.remove(&bucket).unwrap_or(0));
+            let mut scopes = self.dirs.get(&bucket).cloned().unwrap_or_default();
+            scopes.push(CounterScope::User(owner));
+            for scope in scopes {
+                self.charge(scope, usage);
             }
         }
         Ok(())

@@ -84,7 +84,7 @@ impl Tree {
     ///
     /// # Errors
     /// `AlreadyOwned` when the actor owns a bucket of that name, `AlreadyExists` when another user
-    /// does.
+    /// does; `Quota` if the documents do not fit.
     pub async fn create_bucket(
         &self,
         actor: &Actor<'_>,
@@ -131,7 +131,7 @@ impl Tree {
             if documents.is_empty() {
                 stage.put_dir(key, record);
             } else {
-                stage.put_documents(id, documents).await?;
+                stage.put_documents(&bucket, documents).await?;
                 stage.put(key, record.to_value());
             }
             let path = bucket.path("");
@@ -261,7 +261,7 @@ impl Tree {
                 to: uploads.to,
             });
             stage.delete(key);
-            stage.drop_documents(bucket.id, &chain.last().record);
+            stage.drop_documents(&chain.bucket_now());
             for counter in [
                 Counter::Objects(CounterScope::Bucket(bucket.id)),
                 Counter::Bytes(CounterScope::Bucket(bucket.id)),

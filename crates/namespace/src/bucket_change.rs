@@ -7,7 +7,7 @@ use dewar_catalog::record::{
     BucketSettings, ChangeKind, ChangeRecord, DirRecord, DocumentKind, DocumentRecord, Record,
 };
 use dewar_catalog::{Actor, keys};
-use dewar_types::{EntryId, Error, ErrorKind};
+use dewar_types::{Error, ErrorKind};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::documents::BucketDocument;
@@ -52,7 +52,8 @@ impl Tree {
     ///
     /// # Errors
     /// Those of `change`; `NoSuchBucket`; `TooLarge` for a document of more than
-    /// [`DOCUMENT_BYTES_MAX`]; `Conflict`; errors of the engine.
+    /// [`DOCUMENT_BYTES_MAX`]; `Quota` if the documents become longer and do not fit; `Conflict`;
+    /// errors of the engine.
     pub async fn configure_bucket(
         &self,
         actor: &Actor<'_>,
@@ -91,7 +92,7 @@ impl Tree {
                 }
             }
             let kinds = changes.keys().copied().collect();
-            stage.put_documents(bucket.id, changes).await?;
+            stage.put_documents(&now, changes).await?;
             record.attributes.ctime = stage.now();
             let key = dir.key.clone();
             stage.forget(key.clone());
@@ -115,14 +116,18 @@ impl Tree {
 }
 
 impl BatchBuilder<'_> {
-    /// Puts and deletes documents; the bucket's entry is the caller's.
+    /// Puts and deletes documents of a bucket as it was read, within its quotas. The bucket's entry is
+    /// the caller's.
     pub(super) async fn put_documents(
         &mut self,
-        bucket: EntryId,
+        bucket: &Bucket,
         changes: BTreeMap<DocumentKind, Option<Bytes>>,
     ) -> Result<(), Error> {
+        let mut bytes = bucket.document_bytes();
         for (kind, content) in changes {
-            let key = keys::document(bucket, kind as u8);
+            bytes -= bucket.document(kind).map_or(0, |old| old.content.len());
+            bytes += content.as_ref().map_or(0, Bytes::len);
+            let key = keys::document(bucket.id, kind as u8);
             let Some(content) = content else {
                 self.delete(key);
                 continue;
@@ -141,15 +146,18 @@ impl BatchBuilder<'_> {
             };
             self.put(key, record.to_value());
         }
+        self.keep_to_quotas();
+        self.recharge_documents(bucket, Some(bytes));
         Ok(())
     }
 
-    /// The bucket's documents go with it.
-    pub(super) fn drop_documents(&mut self, bucket: EntryId, record: &DirRecord) {
-        let held = record.bucket.as_ref().map_or(0, |bucket| bucket.documents);
+    /// The documents of a bucket go with it.
+    pub(super) fn drop_documents(&mut self, bucket: &Bucket) {
+        self.recharge_documents(bucket, None);
+        let held = bucket.settings().map_or(0, |bucket| bucket.documents);
         for kind in DocumentKind::ALL {
             if held & kind.mask() != 0 {
-                self.delete(keys::document(bucket, kind as u8));
+                self.delete(keys::document(bucket.id, kind as u8));
             }
         }
     }

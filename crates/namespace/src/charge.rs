@@ -7,13 +7,16 @@
 //!   means headers, user metadata, tags and the access control list. For the current version it
 //!   includes the extended attributes of the file.
 //! - The bytes of an upload are those of its parts, and its metadata in the same way.
+//! - The bytes of a bucket are those of its documents beyond [`METADATA_FREE`], all documents
+//!   together.
 //!
 //! A directory is charged to its owner and to everything above it, but not to its group. The group
 //! is charged for the content of the directory. The bytes of a directory are its extended
 //! attributes beyond [`METADATA_FREE`]. An implicit directory, made only by the slashes of keys, is
 //! free. It is removed with the last key below it, and a key has few slashes. It has no extended
-//! attributes, since setting one makes the directory permanent. A bucket is free too, because
-//! accounts have a limit of buckets. Nothing makes symlinks.
+//! attributes, since setting one makes the directory permanent. A bucket is no object, because
+//! accounts have a limit of buckets. Its documents are charged to its owner, its tenant and itself.
+//! Nothing makes symlinks.
 //!
 //! An upload is charged to the spaces that its record names. It belongs to its key, not to a
 //! directory, so the spaces above the key may be renamed or removed while it is open.
@@ -32,7 +35,7 @@ use super::batch_builder::BatchBuilder;
 use super::resolve::{ResolvedName, ResolvedPath};
 use super::version_attributes::text_bytes;
 
-/// Bytes of metadata of a version or upload that are not charged.
+/// Bytes of metadata of a version or upload, and of documents of a bucket, that are not charged.
 pub const METADATA_FREE: u64 = 2048;
 
 /// Uploads or parts read at once.
@@ -67,6 +70,14 @@ pub(super) fn of_dir(dir: &DirRecord) -> Usage {
     Usage {
         objects: 1,
         bytes: excess(xattr_bytes(&dir.attributes)),
+    }
+}
+
+/// What a bucket's documents count for, with the bytes of all of them.
+pub(super) fn of_documents(bytes: usize) -> Usage {
+    Usage {
+        objects: 0,
+        bytes: excess(bytes),
     }
 }
 
@@ -174,6 +185,20 @@ impl BatchBuilder<'_> {
     ) {
         let owner = version.ownership(&file.attributes);
         self.charge(&target.chain, owner, of_version(version), sign);
+    }
+
+    /// The documents of a bucket have so many bytes together from now on. With `None` the bucket goes,
+    /// and with it what it counts itself.
+    pub(super) fn recharge_documents(&mut self, bucket: &Bucket, after: Option<usize>) {
+        let owner = (bucket.record.attributes.owner, None);
+        let mut scopes = vec![CounterScope::Tenant(bucket.tenant.id)];
+        scopes.extend(CounterScope::of_owner(owner));
+        if after.is_some() {
+            scopes.push(CounterScope::Bucket(bucket.id));
+        }
+        let before = of_documents(bucket.document_bytes());
+        self.charge_scopes(scopes.iter().copied(), before, -1);
+        self.charge_scopes(scopes, of_documents(after.unwrap_or(0)), 1);
     }
 
     /// A directory in the last one of `above` changes, comes (`before` is none) or goes.

@@ -58,6 +58,11 @@ impl BucketDocuments {
         Ok(Self(documents))
     }
 
+    /// Bytes of all of them.
+    fn bytes(&self) -> usize {
+        self.0.values().map(|document| document.content.len()).sum()
+    }
+
     /// Bytes of memory that they take, about.
     pub(super) fn memory_bytes(&self) -> usize {
         let documents = self.0.values().map(|document| document.content.len());
@@ -131,6 +136,11 @@ impl Bucket {
     #[must_use]
     pub fn document(&self, kind: DocumentKind) -> Option<&BucketDocument> {
         self.documents.as_ref()?.0.get(&kind)
+    }
+
+    /// Bytes of all documents.
+    pub(super) fn document_bytes(&self) -> usize {
+        self.documents.as_ref().map_or(0, |all| all.bytes())
     }
 
     /// The bucket's settings.

@@ -1,8 +1,8 @@
 //! Recounting the usage of users, for catalogs that counted by other rules.
 //!
 //! Earlier releases counted only readable files as objects, metadata was free, and uploads counted
-//! for nothing. Later ones counted all of that, but no directories. A mark in the catalog says by
-//! which rules its counters count. If the mark is missing or older, everything is counted from one
+//! for nothing. Later ones counted all of that, but no directories, or no documents of buckets. A
+//! mark in the catalog says by which rules its counters count. If the mark is missing or older, everything is counted from one
 //! snapshot when the store opens, before anything else changes the catalog. Each counter is
 //! corrected by its error, and the mark is written last. After a crash in between, the next opening
 //! only counts again.
@@ -12,21 +12,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_catalog::record::{
-    Counter, CounterScope, Entry, EntryAttributes, FileRecord, Record, TenantRecord, UploadRecord,
-    VersionRecord, number,
+    Counter, CounterScope, DocumentRecord, Entry, EntryAttributes, FileRecord, Record,
+    TenantRecord, UploadRecord, VersionRecord, number,
 };
 use dewar_catalog::{Usage, keys, tables};
 use dewar_kv::{Batch, CommitError, KvRead, Precondition};
 use dewar_types::{EntryId, Error, ErrorKind, GroupId, UserId};
 
 use super::Tree;
-use super::charge::{of_current, of_dir, of_upload, of_version, part_bytes};
+use super::charge::{of_current, of_dir, of_documents, of_upload, of_version, part_bytes};
 
 /// How this release counts.
-const COUNTING: u8 = 3;
+const COUNTING: u8 = 4;
 
 /// Entries read at once.
 const PAGE: usize = 1000;
+
+/// Documents read at once; one has at most a megabyte.
+const DOCUMENT_PAGE: usize = 16;
 
 /// Counters corrected in one batch.
 const COUNTERS_PER_BATCH: usize = 1000;
@@ -90,8 +93,8 @@ impl Tree {
 struct Recount<'k> {
     kv: &'k dyn KvRead,
     counters: BTreeMap<Counter, i64>,
-    /// The scopes of each bucket.
-    buckets: BTreeMap<EntryId, Arc<[CounterScope]>>,
+    /// The scopes and the owner of each bucket.
+    buckets: BTreeMap<EntryId, (Arc<[CounterScope]>, UserId)>,
     spaces: BTreeSet<EntryId>,
 }
 
@@ -104,6 +107,7 @@ impl<'k> Recount<'k> {
             spaces: BTreeSet::new(),
         };
         recount.entries().await?;
+        recount.documents().await?;
         recount.uploads().await?;
         Ok(recount)
     }
@@ -148,7 +152,7 @@ impl<'k> Recount<'k> {
                             }
                             let inside: Arc<[CounterScope]> = inside.into();
                             if child.bucket.is_some() {
-                                self.buckets.insert(id, Arc::clone(&inside));
+                                self.buckets.insert(id, (Arc::clone(&inside), owner));
                             }
                             open.push((id, inside));
                         }
@@ -186,6 +190,25 @@ impl<'k> Recount<'k> {
         Ok(())
     }
 
+    /// The documents of all buckets.
+    async fn documents(&mut self) -> Result<(), Error> {
+        let mut sizes: BTreeMap<EntryId, usize> = BTreeMap::new();
+        let mut pages = tables::DOCUMENT.keys().pages(self.kv, DOCUMENT_PAGE);
+        while let Some(pairs) = pages.next().await? {
+            for (key, value) in &pairs {
+                let (bucket, _) = keys::parse_document(key)?;
+                let document = DocumentRecord::from_value(key, value)?;
+                *sizes.entry(bucket).or_default() += document.content.len();
+            }
+        }
+        for (bucket, bytes) in sizes {
+            if let Some((scopes, owner)) = self.buckets.get(&bucket).cloned() {
+                self.count(&scopes, (owner, None), of_documents(bytes));
+            }
+        }
+        Ok(())
+    }
+
     async fn uploads(&mut self) -> Result<(), Error> {
         let mut pages = tables::UPLOAD.keys().pages(self.kv, PAGE);
         while let Some(pairs) = pages.next().await? {
@@ -197,7 +220,7 @@ impl<'k> Recount<'k> {
                 let mut scopes = self
                     .buckets
                     .get(&bucket)
-                    .map_or_else(Vec::new, |scopes| scopes.to_vec());
+                    .map_or_else(Vec::new, |(scopes, _)| scopes.to_vec());
                 let spaces = upload.spaces.iter().copied();
                 let there = spaces.filter(|space| self.spaces.contains(space));
                 scopes.extend(there.map(CounterScope::Space));

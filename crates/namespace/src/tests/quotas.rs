@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_catalog::record::{Counter, CounterScope, Versioning};
+use dewar_catalog::record::{Counter, CounterScope, DocumentKind, Versioning};
 use dewar_types::{ErrorKind, GroupId, VersionName};
 
 use super::*;
@@ -586,6 +586,9 @@ async fn counters_of_an_older_release_are_made_right() {
     put(&tree, &bucket, "s/a").await;
     fill_with(&tree, &bucket, "s/b", 3000).await.unwrap();
     delete(&tree, &bucket, "s/a").await;
+    document(&tree, &bucket, DocumentKind::Policy, 2100)
+        .await
+        .unwrap();
     let space = tree
         .limit_space(&ALICE, &bucket, &key("s"), bytes(1 << 20))
         .await
@@ -636,13 +639,14 @@ async fn counters_of_an_older_release_are_made_right() {
     assert!(tree.recount_if_outdated().await.unwrap());
     assert_sound(&tree).await;
     assert_eq!(used(&tree, scopes[2]).await, (4, 20 + 952));
-    assert_eq!(used(&tree, scopes[3]).await, (6, 20 + 952 + 77));
+    assert_eq!(used(&tree, scopes[3]).await, (6, 20 + 952 + 77 + 52));
     assert!(!tree.recount_if_outdated().await.unwrap());
-    // As a release counted that knew all but directories.
+    // As a release counted that knew all but directories and documents.
     let directory = [scopes[0], scopes[1], scopes[3]];
     let adds = directory.map(|scope| (Counter::Objects(scope).key(), -1));
+    let documents = directory.map(|scope| (Counter::Bytes(scope).key(), -52));
     let batch = dewar_kv::Batch {
-        adds: adds.to_vec(),
+        adds: [adds, documents].concat(),
         puts: vec![(keys::work(b'c'), bytes::Bytes::from_static(&[2]))],
         ..Default::default()
     };
@@ -651,7 +655,99 @@ async fn counters_of_an_older_release_are_made_right() {
     let tree = tree_on(&kv).await;
     assert!(tree.recount_if_outdated().await.unwrap());
     assert_sound(&tree).await;
-    assert_eq!(used(&tree, scopes[3]).await, (6, 20 + 952 + 77));
+    assert_eq!(used(&tree, scopes[3]).await, (6, 20 + 952 + 77 + 52));
+}
+
+/// Gives a bucket a document of so many bytes, or none; why not, if it is refused.
+async fn document(
+    tree: &Tree,
+    bucket: &Bucket,
+    kind: DocumentKind,
+    size: usize,
+) -> Result<(), ErrorKind> {
+    let changed = tree.configure_bucket(&ALICE, bucket, |change| {
+        match size {
+            0 => change.remove(kind),
+            _ => change.put(kind, vec![b'x'; size].into()),
+        }
+        Ok(())
+    });
+    changed.await.map_err(|error| error.kind())
+}
+
+/// The documents of a bucket beyond what is free are bytes of the bucket, its owner and its tenant.
+#[tokio::test]
+async fn documents_of_buckets_count() {
+    let (tree, bucket) = tree().await;
+    let tenant = CounterScope::Tenant(bucket.tenant.id);
+    let scopes = [
+        tenant,
+        CounterScope::User(ALICE.user),
+        CounterScope::Bucket(bucket.id),
+    ];
+    let counts = async |bytes| {
+        for scope in scopes {
+            assert_eq!(used(&tree, scope).await, (0, bytes), "{scope:?}");
+        }
+        assert_sound(&tree).await;
+    };
+    document(&tree, &bucket, DocumentKind::Policy, 2000)
+        .await
+        .unwrap();
+    counts(0).await;
+    document(&tree, &bucket, DocumentKind::Lifecycle, 1048)
+        .await
+        .unwrap();
+    counts(1000).await;
+    for scope in scopes {
+        tree.limit(scope, bytes(1500)).await.unwrap();
+        let more = document(&tree, &bucket, DocumentKind::Cors, 501).await;
+        assert_eq!(more, FULL, "{scope:?}");
+        let longer = document(&tree, &bucket, DocumentKind::Policy, 2501).await;
+        assert_eq!(longer, FULL, "{scope:?}");
+        tree.limit(scope, Quota::default()).await.unwrap();
+    }
+    counts(1000).await;
+    // Over the limit what takes less is not refused, and neither are settings.
+    tree.limit(scopes[1], bytes(10)).await.unwrap();
+    let set = tree.configure_bucket(&ALICE, &bucket, |change| {
+        change.settings.md5 = true;
+        Ok(())
+    });
+    set.await.unwrap();
+    document(&tree, &bucket, DocumentKind::Policy, 1900)
+        .await
+        .unwrap();
+    counts(900).await;
+    assert_eq!(fill(&tree, &bucket, "a", 1).await, FULL);
+    document(&tree, &bucket, DocumentKind::Policy, 0)
+        .await
+        .unwrap();
+    counts(0).await;
+    tree.limit(scopes[1], Quota::default()).await.unwrap();
+    // They go with their bucket.
+    document(&tree, &bucket, DocumentKind::Tags, 5000)
+        .await
+        .unwrap();
+    tree.delete_bucket(&ALICE, &bucket, Emptiness::Bare)
+        .await
+        .unwrap();
+    counts(0).await;
+    // A bucket may begin with some.
+    tree.limit(tenant, bytes(100)).await.unwrap();
+    let name = dewar_types::BucketName::new("new").unwrap();
+    let begin = async |size| {
+        let new = NewBucket {
+            documents: BTreeMap::from([(DocumentKind::Acl, vec![b'x'; size].into())]),
+            ..NewBucket::default()
+        };
+        let made = tree.create_bucket(&ALICE, &bucket.tenant, &name, new).await;
+        made.map(drop).map_err(|error| error.kind())
+    };
+    assert_eq!(begin(2149).await, FULL);
+    assert_eq!(begin(2148).await, Ok(()));
+    assert_eq!(used(&tree, tenant).await, (0, 100));
+    assert_sound(&tree).await;
 }
 
 /// Directories that were made are objects, and their attributes beyond what is free are bytes; those that

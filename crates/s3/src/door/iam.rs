@@ -13,7 +13,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 
-use super::{Door, WireFacts, audit_failed_auth, claimed_key, no_room};
+use super::{Door, WireFacts, audit_failed_auth, claimed_key, count_connection, no_room};
 use crate::error::Result;
 use crate::limits::IAM_BODY_BYTES_MAX;
 use crate::ops;
@@ -70,6 +70,9 @@ pub(super) async fn call(
         let caller = door.store.accounts().bearer(token, origin).await?;
         told.user = caller.user().map(|user| user.name.clone());
         told.verb = Some("Sts");
+        if let Err(refusal) = count_connection(&head, &caller) {
+            return Ok(ops::iam_refused(&refusal, id));
+        }
         let caller = caller.with_facts(WireFacts::of(&Arc::new(head), None, now, door.region()));
         return Ok(ops::sts(&door.store, &caller, &bytes, id).await);
     }
@@ -90,6 +93,9 @@ pub(super) async fn call(
     };
     told.user = caller.user().map(|user| user.name.clone());
     told.verb = Some(if sts { "Sts" } else { "Iam" });
+    if let Err(refusal) = count_connection(&head, &caller) {
+        return Ok(ops::iam_refused(&refusal, id));
+    }
     let caller = caller.with_facts(WireFacts::of(&Arc::new(head), None, now, door.region()));
     if sts {
         return Ok(ops::sts(&door.store, &caller, &bytes, id).await);

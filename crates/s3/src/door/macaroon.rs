@@ -10,7 +10,7 @@ use dewar_sigv4::Query;
 use http::request::Parts;
 
 use super::address::Address;
-use super::{Door, WireFacts, no_room};
+use super::{Door, WireFacts, count_connection, no_room};
 use crate::error::Result;
 use crate::payload::{BodyHead, PayloadMode, RequestBody};
 
@@ -39,6 +39,7 @@ pub(super) async fn call(
     }
     let (caller, payload, chunks) = door.who(&head, query, None, origin).await?;
     told.user = caller.user().map(|user| user.name.clone());
+    count_connection(&head, &caller)?;
     let mode = PayloadMode::parse(payload.as_deref())?;
     let body_head = BodyHead::read(&head.headers)?;
     let wire = wire

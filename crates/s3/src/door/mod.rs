@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dewar_auth::{AcceptedConnection, Caller, CredentialStore, Origin};
+use dewar_auth::{Caller, CredentialStore, Origin};
 use dewar_env::{BoxFuture, Env};
 use dewar_http_front::macaroon::MacaroonEndpoint;
 use dewar_http_front::{
@@ -258,10 +258,7 @@ impl Door {
         let (caller, payload, chunks) = self.who(&head, &query, in_host.as_deref(), origin).await?;
         told.user = caller.user().map(|user| user.name.clone());
         let anonymous = told.user.is_none();
-        if !anonymous && let Some(connection) = head.extensions.get::<Arc<dyn AcceptedConnection>>()
-        {
-            connection.authenticated();
-        }
+        count_connection(&head, &caller)?;
         // What a request without identity asked for is nobody's business, so it is not told
         // whether the request would have made sense either.
         let closed = |refusal: Refusal| {
@@ -369,6 +366,18 @@ fn log_refusal(refusal: &Refusal, method: &Method, path: &str) {
     } else {
         tracing::warn!(%method, %path, code, error = %chain, "request refused");
     }
+}
+
+/// Counts the connection of a request for its caller, if that is known.
+///
+/// # Errors
+/// `SlowDown` if the caller has as many connections as are free for others.
+fn count_connection(head: &Parts, caller: &Caller) -> Result<()> {
+    if dewar_http_front::count_connection(head, caller) {
+        return Ok(());
+    }
+    let message = "Too many connections of this account are open; close some, or try again soon.";
+    Err(Refusal::new(Code::SlowDown, message).header(RETRY_AFTER, HeaderValue::from_static("1")))
 }
 
 /// The refusal for a caller that already uses its share of the memory for documents.

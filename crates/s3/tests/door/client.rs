@@ -8,7 +8,7 @@ use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use dewar_auth::Origin;
+use dewar_auth::{AcceptedConnection, Origin};
 use dewar_env::Env;
 use dewar_http_front::WireBody;
 use dewar_s3::{Door, TlsVersion};
@@ -40,6 +40,7 @@ pub struct TestClient {
     service: &'static str,
     origin: Origin,
     tls: Option<TlsVersion>,
+    connection: Option<Arc<dyn AcceptedConnection>>,
 }
 
 /// A request that is being made up.
@@ -118,6 +119,15 @@ impl TestClient {
                 secure: false,
             },
             tls: None,
+            connection: None,
+        }
+    }
+
+    /// The same over a connection that is counted so.
+    pub fn on(&self, connection: Arc<dyn AcceptedConnection>) -> Self {
+        Self {
+            connection: Some(connection),
+            ..self.clone()
         }
     }
 
@@ -259,6 +269,9 @@ impl TestClient {
         let mut request = Request::from_parts(head, wire);
         if let Some(version) = self.tls {
             request.extensions_mut().insert(version);
+        }
+        if let Some(connection) = &self.connection {
+            request.extensions_mut().insert(Arc::clone(connection));
         }
         let (head, body) = spawnable(self.door.handle(request, self.origin))
             .await

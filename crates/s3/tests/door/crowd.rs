@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use dewar_auth::AcceptedConnection;
+use dewar_auth::fair_share::ShareOwner;
+
 use crate::client::TestClient;
 use crate::fixture::{fixture, talk};
 
@@ -87,5 +90,43 @@ fn half_sent_calls_of_one_address_leave_room_for_others() {
         let who = near.post("/").header("content-type", kind).body(form);
         who.send().await.is(200);
         assert_eq!(deletes(&fixture.owner, "bucket").await, 200);
+    });
+}
+
+/// A connection whose client has as many as are free for others.
+struct Excess;
+
+impl AcceptedConnection for Excess {
+    fn authenticated(&self, _: &ShareOwner) -> bool {
+        false
+    }
+
+    fn is_crowded(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn connections_beyond_the_share_of_an_account_are_told_to_slow_down() {
+    talk(async {
+        let fixture = fixture().await;
+        let owner = fixture.owner.on(Arc::new(Excess));
+        let put = owner.put("/bucket/key").body("x").send().await;
+        let put = put.refused_with(503, "SlowDown");
+        assert_eq!(put.header("retry-after"), Some("1"));
+        let kind = "application/macaroon-request";
+        let macaroon = owner.post("/bucket/key").header("content-type", kind);
+        macaroon.body("{}").send().await.is(503);
+        for service in ["iam", "sts"] {
+            let kind = "application/x-www-form-urlencoded";
+            let owner = owner.of_service(service);
+            let call = owner.post("/").header("content-type", kind);
+            let told = call.body("Action=None").send().await.is(503);
+            assert_eq!(told.code(), "Throttling");
+        }
+        // Of nobody there is no account whose share it would be.
+        let nobody = fixture.nobody.on(Arc::new(Excess));
+        nobody.get("/bucket/key").send().await.is(403);
+        fixture.owner.get("/bucket/key").send().await.is(404);
     });
 }

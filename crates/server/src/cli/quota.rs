@@ -55,7 +55,7 @@ pub struct QuotaSetArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(super) struct LimitArgs {
-    /// Most bytes, as 500GB or 2TiB: all versions, parts of open uploads, and metadata beyond 2 KiB each
+    /// Most bytes, as 500GB or 2TiB: all versions, parts of open uploads, and metadata and documents of buckets beyond 2 KiB each
     #[arg(long, value_name = "SIZE", value_parser = size)]
     bytes: Option<u64>,
     /// Most objects: all versions, delete markers and open uploads

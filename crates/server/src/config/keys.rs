@@ -386,8 +386,9 @@ sections! {
         tls_certificate_file: Option<PathBuf> = "";
         /// Private key of the certificate in PEM (PKCS #8, PKCS #1 or SEC 1).
         tls_key_file: Option<PathBuf> = "";
-        /// Most open connections. Further ones are answered 503 and closed. The limit is at most a
-        /// quarter of the files that the kernel lets the process open.
+        /// Most open connections. Further ones are answered 503 and closed. An account gets at most
+        /// as many as are free for others. The limit is at most a quarter of the files that the
+        /// kernel lets the process open.
         connections_max: u32 = "4096" {
             range: Range::Between("1", "1000000"), unit: "connections", reload: Reload::Live,
         };
@@ -400,7 +401,8 @@ sections! {
             range: Range::Between("1s", "1d"), reload: Reload::Live,
         };
         /// Time after which a connection is closed if the client sends nothing of an expected body,
-        /// or reads nothing of an answer.
+        /// or reads nothing of an answer. Besides, 60 KiB of a body must come in each 60 s of
+        /// waiting for the client, or in this time if it is longer.
         body_timeout: Duration = "1m" {
             range: Range::Between("1s", "1h"), reload: Reload::Live,
         };
@@ -476,8 +478,9 @@ sections! {
         redirect: String = "stopping" {
             range: Range::Rule("stopping, balanced or always", is_when),
         };
-        /// Most open connections. Further ones are closed. The limit is at most a quarter of the
-        /// files that the kernel lets the process open.
+        /// Most open connections. Further ones are closed. An account gets at most as many as are
+        /// free for others. The limit is at most a quarter of the files that the kernel lets the
+        /// process open.
         connections_max: u32 = "4096" {
             range: Range::Between("1", "1000000"), unit: "connections",
         };

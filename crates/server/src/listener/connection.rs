@@ -353,7 +353,7 @@ impl Future for PendingAnswer {
             .take()
             .expect("a future is not polled after it is ready");
         account.answered(&mut response);
-        if self.expects_in_vain || account.watch().body_left() {
+        if self.expects_in_vain || account.is_last() {
             // A client that still waits for `100 Continue` never sends the body; the next request
             // on this connection would be taken for it. And older botocore (1.29) takes the answers
             // to later requests for this one, until it connects anew.

@@ -147,7 +147,8 @@ pub struct ListenerMetrics {
     pub open: Gauge,
     /// Connections that were accepted.
     pub accepted: Counter,
-    /// Connections that were refused because too many were open, of all clients or of their address.
+    /// Connections that were refused because too many were open, of all clients, of their address or
+    /// of their account.
     pub refused: Counter,
     /// Failures to accept at all.
     pub accept_errors: Counter,
@@ -199,7 +200,7 @@ impl DoorMetrics {
         );
         counter(
             "connections_refused",
-            "Connections refused because too many were open, of all clients or of their address",
+            "Connections refused because too many were open, of all clients, their address or account",
             &metrics.refused,
         );
         counter(

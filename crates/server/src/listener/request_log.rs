@@ -1,6 +1,5 @@
 //! Metrics and the log line of a request, written once, when its answer is sent or given up.
 
-use dewar_auth::AcceptedConnection as _;
 use dewar_http_front::{AnswerBody, Arrival, RequestSummary};
 use http::{Method, Response};
 use http_body::Body as _;
@@ -59,13 +58,15 @@ impl RequestRecord {
         &self.in_flight.0
     }
 
+    /// Whether the connection must end after the answer.
+    pub(super) fn is_last(&self) -> bool {
+        self.slot.is_refused() || self.watch().body_left()
+    }
+
     /// The answer is there.
     pub(super) fn answered(&mut self, answer: &mut Response<AnswerBody>) {
         self.status = answer.status().as_u16();
         self.told = answer.extensions_mut().remove().unwrap_or_default();
-        if self.told.user.is_some() {
-            self.slot.authenticated();
-        }
         self.due = answer.body().size_hint().exact().or_else(|| {
             let length = answer.headers().get(http::header::CONTENT_LENGTH)?;
             length.to_str().ok()?.parse().ok()

@@ -5,13 +5,18 @@
 //! can choose its own address within it. Addresses that many clients share (proxies, gateways, this
 //! machine itself) may have half of the connections. A connection leaves this count when its client
 //! authenticates, and never enters it again.
+//!
+//! From then on it counts in the share of that client: an account, or a person of an issuer, may
+//! have another connection only while it has fewer than are free ([`FairShares`]). If a connection
+//! carries requests of several clients, as those of proxies do, it counts for the last one.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use dewar_auth::AcceptedConnection;
+use dewar_auth::fair_share::{FairShares, ShareOwner, SharePermit};
+use dewar_auth::{AcceptedConnection, client_network};
 use parking_lot::Mutex;
 
 use super::{Limits, ListenerContext};
@@ -32,29 +37,32 @@ const REFUSALS_MAX: usize = 64;
 const REFUSALS_PART: usize = 16;
 
 /// The connections of one door.
-#[derive(Debug, Default)]
 pub struct Slots {
     pub(super) open: AtomicUsize,
+    /// Connections whose clients have authenticated.
+    clients: Arc<FairShares>,
     /// Connections whose clients have not authenticated, by address.
     guests: Mutex<BTreeMap<IpAddr, usize>>,
     /// Connections that are being refused.
     refusals: AtomicUsize,
 }
 
+impl Default for Slots {
+    fn default() -> Self {
+        Self {
+            open: AtomicUsize::default(),
+            // The limit is set whenever a connection is taken from it.
+            clients: FairShares::new(0),
+            guests: Mutex::default(),
+            refusals: AtomicUsize::default(),
+        }
+    }
+}
+
 impl Slots {
     /// Connections that are open now.
     pub(super) fn open(&self) -> usize {
         self.open.load(Relaxed)
-    }
-}
-
-/// The network that counts as one address.
-fn block(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(ip) if !ip.is_loopback() => {
-            Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into()
-        }
-        ip => ip,
     }
 }
 
@@ -73,7 +81,9 @@ fn share(limits: &Limits, address: IpAddr) -> usize {
 pub struct ConnectionSlot {
     pub(super) door: Arc<ListenerContext>,
     block: IpAddr,
-    is_guest: AtomicBool,
+    /// Its share of a client; `None` until the client has authenticated.
+    client: Mutex<Option<SharePermit>>,
+    is_refused: AtomicBool,
 }
 
 impl ConnectionSlot {
@@ -81,7 +91,7 @@ impl ConnectionSlot {
     pub(super) fn take(door: &Arc<ListenerContext>, address: IpAddr) -> Option<Self> {
         let limits = door.limits.load();
         let (max, share) = (limits.connections_max, share(&limits, address));
-        let block = block(address);
+        let block = client_network(address);
         {
             let mut guests = door.slots.guests.lock();
             let held = guests.get(&block).copied().unwrap_or_default();
@@ -99,19 +109,22 @@ impl ConnectionSlot {
         Some(Self {
             door: Arc::clone(door),
             block,
-            is_guest: AtomicBool::new(true),
+            client: Mutex::new(None),
+            is_refused: AtomicBool::new(false),
         })
     }
 
     /// Whether its client has not authenticated and few connections are left for others.
     pub(super) fn is_hurried(&self) -> bool {
-        self.is_guest.load(Relaxed) && self.is_crowded()
+        self.client.lock().is_none() && self.is_crowded()
+    }
+
+    /// Whether a client of it had no share left, so that it must be closed.
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused.load(Relaxed)
     }
 
     fn leave_guests(&self) {
-        if !self.is_guest.swap(false, Relaxed) {
-            return;
-        }
         let mut guests = self.door.slots.guests.lock();
         if let Some(held) = guests.get_mut(&self.block) {
             *held -= 1;
@@ -123,10 +136,23 @@ impl ConnectionSlot {
 }
 
 impl AcceptedConnection for ConnectionSlot {
-    fn authenticated(&self) {
-        if self.is_guest.load(Relaxed) {
+    fn authenticated(&self, client: &ShareOwner) -> bool {
+        let mut present = self.client.lock();
+        if present.as_ref().is_some_and(|of| of.owner() == client) {
+            return true;
+        }
+        let clients = &self.door.slots.clients;
+        clients.set_max(self.door.limits.load().connections_max);
+        let Some(permit) = clients.take(client) else {
+            drop(present);
+            self.is_refused.store(true, Relaxed);
+            self.door.metrics.refused.inc();
+            return false;
+        };
+        if present.replace(permit).is_none() {
             self.leave_guests();
         }
+        true
     }
 
     fn is_crowded(&self) -> bool {
@@ -137,7 +163,9 @@ impl AcceptedConnection for ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.leave_guests();
+        if self.client.get_mut().is_none() {
+            self.leave_guests();
+        }
         self.door.slots.open.fetch_sub(1, Relaxed);
         self.door.metrics.open.dec();
     }
@@ -172,6 +200,52 @@ mod tests {
         text.parse().expect("an address")
     }
 
+    fn ann() -> ShareOwner {
+        ShareOwner::named("ann")
+    }
+
+    #[test]
+    fn a_client_leaves_connections_to_others() {
+        let door = door(
+            Limits {
+                connections_max: 16,
+                unauthenticated_share: 1,
+                ..LIMITS
+            },
+            None,
+        );
+        let take = || ConnectionSlot::take(&door, ip("192.0.2.1")).expect("room");
+        let many = |client: &ShareOwner| -> Vec<_> {
+            let taken = std::iter::from_fn(|| Some(take()));
+            taken
+                .take_while(|slot| slot.authenticated(client))
+                .collect()
+        };
+        let bob = ShareOwner::named("bob");
+        let mut held = many(&ann());
+        let more = many(&bob);
+        assert_eq!((held.len(), more.len()), (8, 4));
+        assert_eq!(door.metrics.refused.get(), 2);
+        // A connection that goes from one client to another counts for the last one.
+        let last = held.pop().expect("one");
+        assert!(!last.is_refused() && !last.authenticated(&bob) && last.is_refused());
+        drop((last, more));
+        let last = held.pop().expect("one");
+        assert!(last.authenticated(&bob) && !last.is_refused());
+        assert_eq!(many(&ann()).len(), 2);
+        drop((held, last));
+        // With a larger limit there is more for all of them.
+        door.limits.store(Arc::new(Limits {
+            connections_max: 64,
+            unauthenticated_share: 1,
+            ..LIMITS
+        }));
+        assert_eq!(many(&ann()).len(), 32);
+        // Nothing is left of it.
+        assert!(door.slots.guests.lock().is_empty());
+        assert_eq!((door.slots.open(), door.slots.clients.free()), (0, 64));
+    }
+
     #[test]
     fn an_address_holds_a_part_until_its_clients_authenticate() {
         let door = door(
@@ -189,8 +263,8 @@ mod tests {
         assert_eq!(held.len(), 20);
         assert!(take("::ffff:192.0.2.1").is_none());
         // One that has proven itself makes room, once.
-        held[0].authenticated();
-        held[0].authenticated();
+        assert!(held[0].authenticated(&ann()));
+        assert!(held[0].authenticated(&ann()));
         let more = take("192.0.2.1").expect("room");
         assert!(take("192.0.2.1").is_none());
         drop(held);
@@ -247,7 +321,7 @@ mod tests {
         assert!(!held[0].is_hurried());
         let _more = ConnectionSlot::take(&door, ip("192.0.2.1")).expect("room");
         assert!(held[0].is_hurried());
-        held[0].authenticated();
+        assert!(held[0].authenticated(&ann()));
         assert!(!held[0].is_hurried() && held[0].is_crowded() && held[1].is_hurried());
     }
 }

@@ -6,8 +6,9 @@ use std::sync::mpsc;
 
 use bytes::Bytes;
 use dewar_auth::AcceptedConnection;
+use dewar_auth::fair_share::ShareOwner;
 use dewar_env::{BoxFuture, RealRng};
-use dewar_http_front::{AnswerBody, Arrival, RequestSummary, WireBody, full_answer};
+use dewar_http_front::{AnswerBody, Arrival, WireBody, full_answer};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use prometheus_client::registry::Registry;
@@ -99,7 +100,8 @@ struct Running {
 }
 
 /// What the test service answers: `/slow` after 400 ms, `/early` without reading, `/large` with
-/// 64 MiB, anything else with what was sent and how it came.
+/// 64 MiB, `/of/NAME` whether the connection may count for that client, anything else with what was
+/// sent and how it came. `/busy` takes ten seconds for each piece of a body.
 async fn answer(request: Request<WireBody>, arrival: Arrival) -> Response<AnswerBody> {
     let body = match request.uri().path() {
         "/slow" => {
@@ -107,12 +109,21 @@ async fn answer(request: Request<WireBody>, arrival: Arrival) -> Response<Answer
             Bytes::from_static(b"slow")
         }
         "/early" => Bytes::from_static(b"early"),
-        "/ann" => Bytes::from_static(b"ann"),
-        "/begins" => {
+        "/busy" => {
+            let (mut body, mut taken) = (request.into_body(), 0);
+            while let Some(Ok(_)) = body.frame().await {
+                sleep(Duration::from_secs(10)).await;
+                taken += 1;
+            }
+            Bytes::from(format!("{taken} pieces"))
+        }
+        path if path.starts_with("/of/") => {
             let connection = request.extensions().get::<Arc<dyn AcceptedConnection>>();
-            connection.expect("a connection").authenticated();
-            sleep(PATIENCE).await;
-            Bytes::new()
+            let connection = connection.expect("a connection");
+            match connection.authenticated(&ShareOwner::named(&path[4..])) {
+                true => Bytes::from_static(b"counted"),
+                false => Bytes::from_static(b"refused"),
+            }
         }
         "/large" => Bytes::from(vec![0; 64 << 20]),
         _ => match request.into_body().collect().await {
@@ -130,12 +141,7 @@ async fn answer(request: Request<WireBody>, arrival: Arrival) -> Response<Answer
             Err(error) => Bytes::from(format!("broken: {error}")),
         },
     };
-    let user = (body == "ann").then(|| "ann".to_owned());
     let mut response = full_answer(body);
-    response.extensions_mut().insert(RequestSummary {
-        user,
-        ..RequestSummary::default()
-    });
     let id = arrival.id.to_string().parse().expect("header");
     response.headers_mut().insert("x-request-id", id);
     response
@@ -370,6 +376,59 @@ async fn a_stalled_body_is_answered_and_cut_and_a_slow_one_is_not() {
     pass(Duration::from_millis(100)).await;
     send(&mut slow, "\x01").await;
     assert!(one_answer(&mut slow).await.ends_with("1 1 false"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_in_drops_is_given_up() {
+    let running = start(LIMITS, None).await;
+    let drop_time = LIMITS.body_timeout / 2;
+    // A little more and a little less than 1 KiB/s.
+    for (drop, lives) in [(160, true), (140, false)] {
+        let mut socket = running.connect().await;
+        let start = Instant::now();
+        let head = "PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 160000\r\n\r\n";
+        send(&mut socket, head).await;
+        for _ in 0..1000 {
+            if running.door.metrics.timed_out.get() > 0 {
+                break;
+            }
+            socket.write_all(&vec![0; drop]).await.expect("sends");
+            settle().await;
+            advance(drop_time).await;
+            settle().await;
+        }
+        let answer = one_answer(&mut socket).await;
+        if lives {
+            assert!(answer.ends_with("160000 0 false"), "{answer}");
+            assert!(start.elapsed() > Duration::from_secs(140));
+        } else {
+            assert!(answer.ends_with("broken: timed out"), "{answer}");
+            let after = start.elapsed().as_secs();
+            assert!((60..62).contains(&after), "{after}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_slow_blames_no_body() {
+    let running = start(LIMITS, None).await;
+    let mut socket = running.connect().await;
+    send(
+        &mut socket,
+        "PUT /busy HTTP/1.1\r\nhost: x\r\ncontent-length: 12\r\n\r\n",
+    )
+    .await;
+    for _ in 0..12 {
+        // It comes while the server is busy with the last one.
+        send(&mut socket, "\x01").await;
+        settle().await;
+        advance(Duration::from_secs(5)).await;
+        settle().await;
+        advance(Duration::from_secs(5)).await;
+    }
+    pass(Duration::from_secs(1)).await;
+    let answer = one_answer(&mut socket).await;
+    assert!(answer.ends_with("12 pieces"), "{answer}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -736,19 +795,45 @@ async fn one_address_leaves_room_until_its_clients_authenticate() {
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert!(answer.contains("retry-after"), "{answer}");
     assert_eq!(running.door.metrics.refused.get(), 1);
-    // What a front says at once, and what its answer says.
-    for (socket, path) in held.iter_mut().zip(["/begins", "/ann"]) {
-        let begun = running.begun.load(Relaxed);
-        send(socket, &format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n")).await;
-        running.has_begun(begun + 1).await;
-        if path == "/ann" {
-            one_answer(socket).await;
-        }
-        let mut more = running.connect().await;
-        send(&mut more, GET).await;
-        one_answer(&mut more).await;
-        drop(more);
+    assert!(is_counted(&mut held[0], "ann").await.ends_with("counted"));
+    let mut more = running.connect().await;
+    send(&mut more, GET).await;
+    one_answer(&mut more).await;
+}
+
+/// What the service says of a connection that is to count for a client.
+async fn is_counted(socket: &mut TcpStream, client: &str) -> String {
+    send(
+        socket,
+        &format!("GET /of/{client} HTTP/1.1\r\nhost: x\r\n\r\n"),
+    )
+    .await;
+    one_answer(socket).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_beyond_its_share_is_refused_and_others_are_served() {
+    let limits = Limits {
+        connections_max: 4,
+        idle_timeout: PATIENCE,
+        ..LIMITS
+    };
+    let running = start(limits, None).await;
+    let [mut first, mut second] = [running.connect().await, running.connect().await];
+    for socket in [&mut first, &mut second] {
+        assert!(is_counted(socket, "ann").await.ends_with("counted"));
     }
+    let mut third = running.connect().await;
+    send(&mut third, "GET /of/ann HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let (answer, after) = to_end(&mut third).await;
+    assert!(answer.ends_with("refused"), "{answer}");
+    assert!(answer.contains("connection: close"), "{answer}");
+    assert!(after < PATIENCE, "{after:?}");
+    assert_eq!(running.door.metrics.refused.get(), 1);
+    // The same connection serves another client, as those of proxies do.
+    assert!(is_counted(&mut second, "bob").await.ends_with("counted"));
+    let mut third = running.connect().await;
+    assert!(is_counted(&mut third, "ann").await.ends_with("counted"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -760,8 +845,7 @@ async fn who_has_not_authenticated_idles_for_less_while_it_is_crowded() {
     };
     let running = start(limits, None).await;
     let mut known = running.connect().await;
-    send(&mut known, "GET /ann HTTP/1.1\r\nhost: x\r\n\r\n").await;
-    one_answer(&mut known).await;
+    is_counted(&mut known, "ann").await;
     let mut guest = running.connect().await;
     send(&mut guest, GET).await;
     one_answer(&mut guest).await;
@@ -771,10 +855,9 @@ async fn who_has_not_authenticated_idles_for_less_while_it_is_crowded() {
     one_answer(&mut guest).await;
     // Others must not leave before the guest is looked at, so they authenticate.
     let mut others = Vec::new();
-    for _ in 0..13 {
+    for number in 0..13 {
         let mut other = running.connect().await;
-        send(&mut other, "GET /ann HTTP/1.1\r\nhost: x\r\n\r\n").await;
-        one_answer(&mut other).await;
+        is_counted(&mut other, &number.to_string()).await;
         others.push(other);
     }
     let (rest, after) = to_end(&mut guest).await;

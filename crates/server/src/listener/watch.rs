@@ -11,7 +11,8 @@
 //! Handshake and head have an absolute deadline, so a client that sends a byte now and then cannot
 //! extend them. Busy has no deadline of its own, because the store may be working. In this state
 //! only the time of waiting for the client counts: for bytes of the body that were requested, or
-//! for space in the send buffer.
+//! for space in the send buffer. A body must also make progress, so that one in drops does not keep
+//! its connection for ever: bytes must come in the sum of these waits.
 
 use std::io;
 use std::pin::Pin;
@@ -62,6 +63,13 @@ impl Phase {
     }
 }
 
+/// Every so many bytes of a body must come within [`BODY_PROGRESS_TIME`], 1 KiB/s on average.
+const BODY_PROGRESS_BYTES: u64 = 60 << 10;
+
+/// The time of waiting for the client in which [`BODY_PROGRESS_BYTES`] must come, or
+/// [`Limits::body_timeout`] if that is longer.
+const BODY_PROGRESS_TIME: Duration = Duration::from_secs(60);
+
 /// Times are milliseconds since the connection was accepted, plus one; zero means "not waiting".
 /// Relaxed order is enough: a timer that reads a value late checks again.
 pub(super) struct Watch {
@@ -69,6 +77,10 @@ pub(super) struct Watch {
     phase: AtomicU8,
     phase_since: AtomicU64,
     body_wait: AtomicU64,
+    /// Milliseconds of earlier waits for the bytes of a body, and the bytes that came meanwhile. Both
+    /// begin anew with [`BODY_PROGRESS_BYTES`].
+    body_waited: AtomicU64,
+    body_progress: AtomicU64,
     write_wait: AtomicU64,
     body_left: AtomicBool,
     /// The client sent nothing of a body for too long, which ends the body.
@@ -86,6 +98,8 @@ impl Watch {
             phase: AtomicU8::new(Phase::Handshake as u8),
             phase_since: AtomicU64::new(1),
             body_wait: AtomicU64::new(0),
+            body_waited: AtomicU64::new(0),
+            body_progress: AtomicU64::new(0),
             write_wait: AtomicU64::new(0),
             body_left: AtomicBool::new(false),
             stalled: AtomicBool::new(false),
@@ -116,6 +130,8 @@ impl Watch {
         self.body_left.store(false, Relaxed);
         self.stalled.store(false, Relaxed);
         self.body_bytes.store(0, Relaxed);
+        self.body_waited.store(0, Relaxed);
+        self.body_progress.store(0, Relaxed);
         // The time does not matter while busy, so the clock is not asked.
         self.phase.store(Phase::Busy as u8, Relaxed);
     }
@@ -186,6 +202,9 @@ impl Watch {
                 let since = self.body_wait.load(Relaxed);
                 if since != 0 {
                     until(since, limits.body_timeout, Overdue::Body)?;
+                    let waited = Duration::from_millis(self.body_waited.load(Relaxed));
+                    let progress = BODY_PROGRESS_TIME.max(limits.body_timeout);
+                    until(since, progress.saturating_sub(waited), Overdue::Body)?;
                 }
             }
         }
@@ -194,6 +213,22 @@ impl Watch {
             until(since, limits.body_timeout, Overdue::Write)?;
         }
         Ok(self.start + Duration::from_millis(next.saturating_sub(1)))
+    }
+
+    /// So many bytes of the body are there.
+    fn body_came(&self, bytes: u64) {
+        self.body_bytes.fetch_add(bytes, Relaxed);
+        let progress = self.body_progress.fetch_add(bytes, Relaxed) + bytes;
+        if progress >= BODY_PROGRESS_BYTES {
+            self.body_progress.store(0, Relaxed);
+            self.body_waited.store(0, Relaxed);
+            self.body_wait.store(0, Relaxed);
+        }
+        let since = self.body_wait.swap(0, Relaxed);
+        if since != 0 {
+            let waited = self.now().saturating_sub(since);
+            self.body_waited.fetch_add(waited, Relaxed);
+        }
     }
 
     fn read_some(&self) {
@@ -338,7 +373,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Inlet<T> {
 
 /// A request's body. It ends with an error when the connection breaks. It ends with an
 /// [`io::Error`] of kind `TimedOut` when the client sends nothing for longer than the listener's
-/// `body_timeout` while data is awaited. The answer to that is the connection's last.
+/// `body_timeout` while data is awaited, or less than [`BODY_PROGRESS_BYTES`] in the time for them. The answer to that is the connection's last.
 pub(super) struct RequestBody {
     inner: Incoming,
     watch: Arc<Watch>,
@@ -376,16 +411,17 @@ impl Body for RequestBody {
                 return Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())));
             }
             self.watch.waits(&self.watch.body_wait);
-        } else {
-            self.watch.body_wait.store(0, Relaxed);
         }
         match &result {
-            Poll::Ready(None) => self.ended = true,
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                self.watch.body_bytes.fetch_add(bytes as u64, Relaxed);
+                self.watch.body_came(bytes as u64);
             }
-            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
+            Poll::Ready(ended) => {
+                self.ended |= ended.is_none();
+                self.watch.body_wait.store(0, Relaxed);
+            }
+            Poll::Pending => {}
         }
         result.map(|frame| frame.map(|frame| frame.map_err(Into::into)))
     }

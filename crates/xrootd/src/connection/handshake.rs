@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use dewar_auth::Secret;
+use dewar_auth::fair_share::ShareOwner;
 use dewar_types::{Error, UserId};
 use dewar_xrootd_proto::options::{protocol, server};
 use dewar_xrootd_proto::reply::{LoginReply, ProtocolReply};
@@ -281,8 +282,13 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         let claimed = claimed(&login);
         if self.door.config.redirect.is_all() {
             // Who it is matters to the server to which it is sent. Nobody proves more than this here.
+            if !self
+                .slot
+                .authenticated(&ShareOwner::at(self.peer.client.ip()))
+            {
+                return self.turn_away(stream, &too_many_connections()).await;
+            }
             self.enter(id, None, claimed);
-            self.slot.authenticated();
             self.greet(stream, id, String::new()).await;
             return Ok(());
         }
@@ -323,6 +329,9 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         claimed: ClientInfo,
     ) -> Result<(), ConnectionEnd> {
         let proof = Proof::User(user);
+        if !self.is_counted(&proof).await {
+            return self.turn_away(stream, &too_many_connections()).await;
+        }
         self.enter(id, Some(proof.clone()), claimed);
         let security = String::new();
         let reply = Reply::Ok(
@@ -402,15 +411,23 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     }
 
     fn enter(&mut self, id: SessionId, proof: Option<Proof>, claimed: ClientInfo) {
-        match proof {
-            Some(_) => self.slot.authenticated(),
+        if proof.is_none() {
             // Who may do next to nothing need not stay for long.
-            None => self.inlet.set_idle(login_time(self.slot.is_crowded())),
+            self.inlet.set_idle(login_time(self.slot.is_crowded()));
         }
         let who = (proof, claimed);
         let session = Session::new(id, who, self.peer, &self.door, &self.outlet, &self.cut);
         self.door.register(&session);
         self.is_in(session, true);
+    }
+
+    /// Counts the connection for the caller of a proof; `false` if that one has too many. A caller
+    /// that is none any more does nothing, and its connections count for their address.
+    async fn is_counted(&self, proof: &Proof) -> bool {
+        let caller = self.door.callers.caller(proof, self.peer.origin()).await;
+        caller.map_or(true, |caller| {
+            self.slot.authenticated(&ShareOwner::of(&caller))
+        })
     }
 
     fn is_in(&mut self, session: Arc<Session>, main: bool) {
@@ -500,8 +517,14 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             b"host" if self.third_party => return Ok(None),
             _ => return Err(failed("this method of authentication is not offered")),
         };
-        let told = callers.caller(&proof, self.peer.origin()).await;
-        callers.logged_in(&told.map_err(refused)?, way);
+        let caller = callers.caller(&proof, self.peer.origin()).await;
+        let caller = caller.map_err(refused)?;
+        if !self.slot.authenticated(&ShareOwner::of(&caller)) {
+            let refusal = too_many_connections();
+            let why = refusal.message.clone();
+            return Err(AuthFailure { refusal, why });
+        }
+        callers.logged_in(&caller, way);
         Ok(Some(proof))
     }
 
@@ -525,6 +548,11 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             self.outlet.reply(stream, &reply).await;
             return Err(ConnectionEnd::Protocol("a session that is not".to_owned()));
         };
+        if let Some(proof) = session.proof()
+            && !self.is_counted(proof).await
+        {
+            return self.turn_away(stream, &too_many_connections()).await;
+        }
         let Some(number) = session.bind(&self.outlet, &self.cut) else {
             let message = format!("A session has at most {BOUND_MAX} bound connections");
             let reply = Reply::error(ErrorCode::NoMemory, message);
@@ -533,14 +561,19 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                 "too many bound connections".to_owned(),
             ));
         };
-        if session.proof().is_some() {
-            self.slot.authenticated();
-        }
         self.is_in(session, false);
         let reply = Reply::Ok(Bytes::copy_from_slice(&[number]));
         self.outlet.reply(stream, &reply).await;
         Ok(())
     }
+}
+
+/// For a client that has as many connections as are free for others.
+fn too_many_connections() -> ErrorReply {
+    ErrorReply::new(
+        ErrorCode::Overloaded,
+        "Too many connections of this account are open; close some, or try again soon",
+    )
 }
 
 /// What a login says of its client.

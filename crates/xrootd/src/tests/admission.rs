@@ -5,16 +5,19 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use dewar_auth::AcceptedConnection;
+use dewar_auth::fair_share::ShareOwner;
 use dewar_xrootd_proto::options::open;
+use dewar_xrootd_proto::reply::LoginReply;
 use dewar_xrootd_proto::request::Login;
 use dewar_xrootd_proto::{ErrorCode, Handshake, Reply, Request};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::rig::{Rig, run};
+use super::rig::{Rig, TestClient, run};
 use super::{code_of, opening};
-use crate::{AllowList, AllowRule, DoorConfig, TpcConfig};
+use crate::{AllowList, AllowRule, DoorConfig, Redirect, RedirectMode, RedirectTarget, TpcConfig};
 
 const KEY: &str = "0123456789abcdef01234567";
 
@@ -53,13 +56,26 @@ fn a_local_client_is_looked_at_again_before_it_acts() {
     });
 }
 
-/// Counts what it hears.
-#[derive(Default)]
-struct Slot(AtomicUsize);
+/// Remembers for whom it shall count, and refuses what is more than its client may have.
+struct Slot {
+    clients: Mutex<Vec<ShareOwner>>,
+    left: AtomicUsize,
+}
+
+impl Slot {
+    fn new(left: usize) -> Arc<Self> {
+        Arc::new(Self {
+            clients: Mutex::default(),
+            left: AtomicUsize::new(left),
+        })
+    }
+}
 
 impl AcceptedConnection for Slot {
-    fn authenticated(&self) {
-        self.0.fetch_add(1, Relaxed);
+    fn authenticated(&self, client: &ShareOwner) -> bool {
+        self.clients.lock().push(client.clone());
+        let take = |left: usize| left.checked_sub(1);
+        self.left.fetch_update(Relaxed, Relaxed, take).is_ok()
     }
 
     fn is_crowded(&self) -> bool {
@@ -67,32 +83,111 @@ impl AcceptedConnection for Slot {
     }
 }
 
+/// A connection in this slot, whose client expects this.
+async fn connect(rig: &Rig, slot: &Arc<Slot>, expect: u8) -> TestClient {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("bound");
+    let (accepted, socket) = tokio::join!(listener.accept(), TcpStream::connect(address));
+    let (accepted, peer) = accepted.expect("accepted");
+    let (door, slot) = (Arc::clone(&rig.door), Arc::clone(slot));
+    tokio::spawn(async move {
+        door.serve(accepted, peer, slot, CancellationToken::new())
+            .await;
+    });
+    Rig::greeted(socket.expect("connected"), expect).await
+}
+
 #[test]
 fn a_connection_counts_as_authenticated_with_a_credential_only() {
     run(async {
         for (seed, open, told) in [(41, true, 1), (42, false, 0)] {
             let rig = Rig::with(seed, DoorConfig::default(), open).await;
-            let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
-            let address = listener.local_addr().expect("bound");
-            let (accepted, socket) = tokio::join!(listener.accept(), TcpStream::connect(address));
-            let (accepted, peer) = accepted.expect("accepted");
-            let (door, slot) = (Arc::clone(&rig.door), Arc::new(Slot::default()));
-            let counted = Arc::clone(&slot);
-            tokio::spawn(async move {
-                door.serve(accepted, peer, counted, CancellationToken::new())
-                    .await;
-            });
+            let slot = Slot::new(1);
             // With nothing to show but that it comes for third-party copies.
-            let mut client = Rig::greeted(socket.expect("connected"), 4).await;
-            assert_eq!(slot.0.load(Relaxed), 0);
+            let mut client = connect(&rig, &slot, 4).await;
+            assert_eq!(slot.clients.lock().len(), 0);
             client.ask(&Request::Login(Login::default())).await;
             let auth = Request::Auth {
                 kind: *b"host",
                 credential: Bytes::from_static(b"host\0"),
             };
             client.ask(&auth).await;
-            assert_eq!(slot.0.load(Relaxed), told);
+            assert_eq!(slot.clients.lock().len(), told);
         }
+    });
+}
+
+#[test]
+fn logins_and_binds_beyond_the_share_of_an_account_are_refused() {
+    run(async {
+        let rig = Rig::new(45).await;
+        let slot = Slot::new(2);
+        let login = Request::Login(Login::default());
+        let mut first = connect(&rig, &slot, 3).await;
+        let Reply::Ok(reply) = first.ask(&login).await else {
+            panic!("not let in");
+        };
+        let session = LoginReply::decode(reply).expect("a login").session;
+        let bind = Request::Bind { session };
+        let mut bound = connect(&rig, &slot, 3).await;
+        assert_eq!(bound.ask(&bind).await, Reply::Ok(Bytes::from_static(&[1])));
+        for request in [&bind, &login] {
+            let mut more = connect(&rig, &slot, 3).await;
+            let code = ErrorCode::Overloaded.number();
+            assert_eq!(code_of(&more.ask(request).await), code);
+            assert!(more.is_closed().await);
+        }
+        let owner = ShareOwner::of(&rig.caller);
+        assert_eq!(*slot.clients.lock(), vec![owner; 4]);
+        // What was refused takes nothing of the session.
+        slot.left.store(1, Relaxed);
+        let mut third = connect(&rig, &slot, 3).await;
+        assert_eq!(third.ask(&bind).await, Reply::Ok(Bytes::from_static(&[2])));
+    });
+}
+
+#[test]
+fn credentials_beyond_the_share_of_an_account_are_refused() {
+    run(async {
+        let rig = Rig::new(46).await;
+        rig.looks.store(0, Relaxed);
+        let slot = Slot::new(1);
+        for refusal in [None, Some(ErrorCode::Overloaded)] {
+            let mut client = connect(&rig, &slot, 3).await;
+            client.ask(&Request::Login(Login::default())).await;
+            let auth = Request::Auth {
+                kind: *b"unix",
+                credential: Bytes::from_static(b"unix\0ann users\0"),
+            };
+            let code = refusal.map_or(0, ErrorCode::number);
+            assert_eq!(code_of(&client.ask(&auth).await), code);
+        }
+        assert_eq!(slot.clients.lock().len(), 2);
+    });
+}
+
+#[test]
+fn clients_of_a_redirector_count_for_their_address() {
+    run(async {
+        let target = RedirectTarget::parse("127.0.0.1:1").expect("a rule");
+        let config = DoorConfig {
+            redirect: Redirect {
+                when: RedirectMode::Always,
+                reads: vec![target.clone()],
+                writes: vec![target],
+            },
+            ..DoorConfig::default()
+        };
+        let rig = Rig::with(47, config, true).await;
+        let slot = Slot::new(1);
+        let login = Request::Login(Login::default());
+        let mut first = connect(&rig, &slot, 3).await;
+        assert!(matches!(first.ask(&login).await, Reply::Ok(_)));
+        let mut second = connect(&rig, &slot, 3).await;
+        let code = ErrorCode::Overloaded.number();
+        assert_eq!(code_of(&second.ask(&login).await), code);
+        let here = ShareOwner::at([127, 0, 0, 1].into());
+        assert_eq!(*slot.clients.lock(), vec![here; 2]);
     });
 }
 
