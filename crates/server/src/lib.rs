@@ -4,7 +4,6 @@
 //! store. The other modules are independent of each other.
 
 pub mod admin;
-pub mod audit;
 pub mod cli;
 pub mod config;
 pub mod credentials;

@@ -2,12 +2,12 @@
 //!
 //! Requests contain secrets (keys, tokens), so only the target that the command names is recorded.
 
+use dewar_audit::AuditLog;
 use dewar_auth::{AuditEvent, AuditOutcome, AuditRecord, AuditSink as _, Caller};
 
 use super::command::{AdminRequest, Effect};
 use super::context::AdminApi;
 use super::error::{AdminError, Failure, Result};
-use crate::audit::AuditLog;
 
 /// Runs a request for the caller with this Unix user id, and returns the reply as JSON.
 ///

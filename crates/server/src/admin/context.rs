@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use dewar_audit::AuditLog;
 use dewar_disks::pool::Pool;
 use dewar_env::Env;
 use dewar_env::worker::WorkerRegistry;
@@ -14,7 +15,6 @@ use dewar_store::Store;
 use super::command::{AdminCommand, AdminRequest};
 use super::envelope::from_envelope;
 use super::error::{AdminError, Failure, Result};
-use crate::audit::AuditLog;
 use crate::engine::Doors;
 use crate::issuers::WebKeys;
 use crate::store_engine::{BackupAdmin, DiskChanges, KeyFile, UpkeepAdmin};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use dewar_audit::AuditLog;
 use dewar_disks::pool::Pool;
 use dewar_disks::upkeep::Ledger;
 use dewar_env::worker::{WorkerRegistry, WorkerState};
@@ -28,7 +29,6 @@ use tokio::time::Instant;
 use super::changes::DiskChanges;
 use super::pools::PoolFigures;
 use super::usage_metrics::UsageMetrics;
-use crate::audit::AuditLog;
 use crate::metrics::Metrics;
 
 /// Longest age of the ledger at a scrape before it is computed again.

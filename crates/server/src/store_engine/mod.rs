@@ -27,6 +27,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use dewar_audit::{AuditConfig, AuditLog, AuditRates};
 use dewar_auth::{Caller, MasterKeys, Ownership};
 use dewar_disks::pool::DewarId;
 use dewar_disks::upkeep::UpkeepConfig;
@@ -46,7 +47,6 @@ use pool_state_file::PoolStateFile;
 use crate::admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
 use crate::admin::disks::DiskInfo;
 use crate::admin::{AdminApi, AdminContext, AdminError, done_here};
-use crate::audit::{AuditConfig, AuditLog, AuditRates};
 use crate::cli::confirm_loss;
 use crate::config::Config;
 use crate::engine::{Doors, OpenEngine, Purpose, ServedStore};

@@ -13,11 +13,11 @@ use dewar_types::Timestamp;
 use parking_lot::{Condvar, Mutex};
 use thiserror::Error;
 
-use super::file_set::FileSet;
-use super::line::{DigestChain, Line, RECORD_BYTES, bounded};
-use super::rate::{RateLimiter, SkippedRecords};
-use super::set::AuditSet;
-use super::{AuditConfig, Unwritable, own};
+use crate::file_set::FileSet;
+use crate::line::{DigestChain, Line, RECORD_BYTES, bounded};
+use crate::rate::{RateLimiter, SkippedRecords};
+use crate::set::AuditSet;
+use crate::{AuditConfig, Unwritable, own};
 
 /// Bytes of records that wait for the disk, about.
 const QUEUE_BYTES_MAX: usize = 16 << 20;
@@ -38,7 +38,7 @@ const COMPLAINT_PAUSE: Duration = Duration::from_secs(60);
 const WINDOW_PAUSE: Duration = Duration::from_secs(1);
 
 /// Longest line. A longer one is not a line of the log.
-pub(super) const LINE_BYTES_MAX: u64 = 64 << 10;
+pub(crate) const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// Why the log cannot be opened.
 #[derive(Debug, Error)]
@@ -50,13 +50,13 @@ pub struct OpenError {
 
 /// The counters since the log was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AuditCounters {
+pub struct AuditCounters {
     /// Records that are on the disk.
-    pub(crate) written: u64,
+    pub written: u64,
     /// Those that were not taken because the queue was full.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// Those beyond the rate of their account, which were only counted.
-    pub(crate) summed: u64,
+    pub summed: u64,
 }
 
 struct Queue {
@@ -84,7 +84,7 @@ struct Shared {
 }
 
 /// Owns the thread, and ends it.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     shared: Arc<Shared>,
     unwritable: Unwritable,
     cut: Vec<(AuditSet, u64)>,
@@ -92,7 +92,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn open(config: AuditConfig, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+    pub(crate) fn open(config: AuditConfig, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let failed = |error| OpenError {
             folder: config.folder.clone(),
             error,
@@ -139,11 +139,11 @@ impl Writer {
     }
 
     /// Bytes of an unfinished line that were cut off each set.
-    pub(super) fn cut(&self) -> &[(AuditSet, u64)] {
+    pub(crate) fn cut(&self) -> &[(AuditSet, u64)] {
         &self.cut
     }
 
-    pub(super) fn take(&self, now: Timestamp, set: AuditSet, record: AuditRecord) {
+    pub(crate) fn take(&self, now: Timestamp, set: AuditSet, record: AuditRecord) {
         let record = bounded(record);
         let names: usize = record.names.iter().map(|name| name.len()).sum();
         let size = RECORD_BYTES + record.who.len() + record.target.len() + record.why.len() + names;
@@ -164,7 +164,7 @@ impl Writer {
         self.shared.more.notify_one();
     }
 
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         if self.unwritable == Unwritable::Alarm {
             return true;
         }
@@ -172,11 +172,11 @@ impl Writer {
         queue.failing.is_none() && queue.bytes < QUEUE_BYTES_MAX / 8 * 7
     }
 
-    pub(super) fn failing(&self) -> Option<String> {
+    pub(crate) fn failing(&self) -> Option<String> {
         self.shared.queue.lock().failing.clone()
     }
 
-    pub(super) fn counts(&self) -> AuditCounters {
+    pub(crate) fn counts(&self) -> AuditCounters {
         AuditCounters {
             written: self.shared.done.load(Relaxed),
             lost: self.shared.lost.load(Relaxed),
@@ -185,7 +185,7 @@ impl Writer {
     }
 
     /// Waits until all records taken so far are on the disk; returns whether they are.
-    pub(super) fn flush(&self) -> bool {
+    pub(crate) fn flush(&self) -> bool {
         let mut queue = self.shared.queue.lock();
         let wanted = queue.taken;
         while queue.done < wanted {

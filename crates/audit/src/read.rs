@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::line::{DigestChain, Line};
-use super::set::{AuditSet, files};
-use super::writer::LINE_BYTES_MAX;
+use crate::line::{DigestChain, Line};
+use crate::set::{AuditSet, files};
+use crate::writer::LINE_BYTES_MAX;
 
 /// Why the log cannot be read.
 #[derive(Debug, Error)]

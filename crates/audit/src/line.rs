@@ -17,10 +17,10 @@ const WHY_BYTES_MAX: usize = 1024;
 const NAME_BYTES_MAX: usize = 512;
 
 /// The approximate memory of a record beside its texts, in bytes.
-pub(super) const RECORD_BYTES: usize = 256;
+pub(crate) const RECORD_BYTES: usize = 256;
 
 /// A digest over a line and all before it.
-pub(super) type DigestChain = [u8; 32];
+pub(crate) type DigestChain = [u8; 32];
 
 /// Before the chain's digits, which end the line.
 const CHAIN: &str = ",\"chain\":\"";
@@ -81,7 +81,7 @@ fn cut(mut text: String, bytes_max: usize) -> String {
 }
 
 /// Truncates fields that clients can make long, so that the memory of queued records is bounded.
-pub(super) fn bounded(record: AuditRecord) -> AuditRecord {
+pub(crate) fn bounded(record: AuditRecord) -> AuditRecord {
     let target_bytes_max = match record.by_nobody {
         true => NAME_BYTES_MAX,
         false => TARGET_BYTES_MAX,
@@ -113,7 +113,7 @@ pub fn moment(time: Timestamp) -> String {
 }
 
 impl Line {
-    pub(super) fn new(seq: u64, time: Timestamp, record: AuditRecord) -> Self {
+    pub(crate) fn new(seq: u64, time: Timestamp, record: AuditRecord) -> Self {
         let address = record.origin.address;
         Self {
             seq,
@@ -134,7 +134,7 @@ impl Line {
     }
 
     /// The line with its end, and the chain up to it.
-    pub(super) fn seal(&self, before: &DigestChain) -> (String, DigestChain) {
+    pub(crate) fn seal(&self, before: &DigestChain) -> (String, DigestChain) {
         // Texts and numbers can always be written.
         let mut text = serde_json::to_string(self).unwrap_or_default();
         let chain = chained(before, &text);
@@ -149,7 +149,7 @@ impl Line {
 
     /// Parses a line without its end: its content, the chain that it claims, and the chain that it
     /// must have after `before`. `None` for text that is no line of the log.
-    pub(super) fn open(
+    pub(crate) fn open(
         text: &str,
         before: &DigestChain,
     ) -> Option<(Self, DigestChain, DigestChain)> {

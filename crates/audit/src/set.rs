@@ -38,12 +38,12 @@ impl AuditSet {
     }
 
     /// The name of the file whose first line has this number.
-    pub(super) fn file_name(self, first: u64) -> String {
+    pub(crate) fn file_name(self, first: u64) -> String {
         format!("{}{first:016}.jsonl", self.prefix())
     }
 
     /// The set that a record belongs to.
-    pub(super) fn of(record: &AuditRecord) -> Self {
+    pub(crate) fn of(record: &AuditRecord) -> Self {
         let is_about_data = record.event == AuditEvent::Access
             && record.outcome == AuditOutcome::Allowed
             && record.action.starts_with("s3:");
@@ -58,7 +58,7 @@ impl AuditSet {
 ///
 /// # Errors
 /// The folder cannot be read.
-pub(super) fn files(folder: &Path, set: AuditSet) -> io::Result<Vec<(u64, PathBuf)>> {
+pub(crate) fn files(folder: &Path, set: AuditSet) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();

@@ -5,28 +5,28 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use super::AuditConfig;
-use super::line::{DigestChain, Line};
-use super::set::{AuditSet, files};
-use super::writer::LINE_BYTES_MAX;
+use crate::AuditConfig;
+use crate::line::{DigestChain, Line};
+use crate::set::{AuditSet, files};
+use crate::writer::LINE_BYTES_MAX;
 
 /// The files of a set, and where in them the set ends.
-pub(super) struct FileSet {
+pub(crate) struct FileSet {
     config: AuditConfig,
     set: AuditSet,
     /// The last one, once there is a line for it.
     file: Option<File>,
     length: u64,
     /// The number of the next line.
-    pub(super) next: u64,
+    pub(crate) next: u64,
     /// The digest behind the last line.
-    pub(super) chain: DigestChain,
+    pub(crate) chain: DigestChain,
 }
 
 impl FileSet {
     /// Continues after the last complete line, and reports the number of bytes that were removed
     /// behind it.
-    pub(super) fn open(config: AuditConfig, set: AuditSet) -> io::Result<(Self, u64)> {
+    pub(crate) fn open(config: AuditConfig, set: AuditSet) -> io::Result<(Self, u64)> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(&config.folder)?;
         let mut log = Self {
@@ -66,7 +66,7 @@ impl FileSet {
     }
 
     /// The folder of the files.
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.config.folder
     }
 
@@ -102,7 +102,7 @@ impl FileSet {
     }
 
     /// Writes lines durably, or none: after a failure the next write overwrites the same position.
-    pub(super) fn append(&mut self, text: &str) -> io::Result<()> {
+    pub(crate) fn append(&mut self, text: &str) -> io::Result<()> {
         self.rotate()?;
         let at = self.length;
         let Some(file) = &self.file else {

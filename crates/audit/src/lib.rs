@@ -35,8 +35,7 @@ pub use line::{Line, moment};
 pub use rate::AuditRates;
 pub use read::{ChainBreak, Filter, ReadError, VerifiedSet, read, verify};
 pub use set::AuditSet;
-pub(crate) use writer::AuditCounters;
-pub use writer::OpenError;
+pub use writer::{AuditCounters, OpenError};
 
 use writer::Writer;
 
@@ -95,22 +94,26 @@ impl AuditLog {
     }
 
     /// Says in the log that a server begins or ends.
-    pub(crate) fn note(&self, action: &'static str, why: String) {
+    pub fn note(&self, action: &'static str, why: String) {
         self.record(AuditRecord { why, ..own(action) });
     }
 
-    /// Waits until all records taken so far are on the disk, for a limited time.
-    pub(crate) fn flush(&self) -> bool {
+    /// Waits until all records taken so far are on the disk, for at most 2 seconds. Returns whether
+    /// they are.
+    #[must_use]
+    pub fn flush(&self) -> bool {
         self.writer.flush()
     }
 
-    /// Whether it is being written, or why not.
-    pub(crate) fn failing(&self) -> Option<String> {
+    /// The reason why the log cannot be written now; `None` if it can.
+    #[must_use]
+    pub fn failing(&self) -> Option<String> {
         self.writer.failing()
     }
 
     /// The counters since it was opened.
-    pub(crate) fn counts(&self) -> AuditCounters {
+    #[must_use]
+    pub fn counts(&self) -> AuditCounters {
         self.writer.counts()
     }
 }

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use dewar_auth::{AuditEvent, AuditOutcome, AuditRecord};
 use dewar_types::{Timestamp, UserId};
 
-use super::set::AuditSet;
+use crate::set::AuditSet;
 
 /// Accounts and addresses that are counted separately in a minute. Further ones share one rate.
 const SOURCES_MAX: usize = 4096;
@@ -119,16 +119,16 @@ struct SourceCount {
 
 /// Records that were only counted in a window that is over.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct SkippedRecords {
-    pub(super) set: AuditSet,
-    pub(super) who: String,
-    pub(super) count: u64,
-    pub(super) why: String,
+pub(crate) struct SkippedRecords {
+    pub(crate) set: AuditSet,
+    pub(crate) who: String,
+    pub(crate) count: u64,
+    pub(crate) why: String,
 }
 
 /// Counts the records of a minute.
 #[derive(Debug)]
-pub(super) struct RateLimiter {
+pub(crate) struct RateLimiter {
     rates: AuditRates,
     window: u64,
     /// By class.
@@ -137,7 +137,7 @@ pub(super) struct RateLimiter {
 }
 
 impl RateLimiter {
-    pub(super) fn new(rates: AuditRates) -> Self {
+    pub(crate) fn new(rates: AuditRates) -> Self {
         Self {
             rates,
             window: 0,
@@ -147,7 +147,7 @@ impl RateLimiter {
     }
 
     /// Whether a record is written. One that is not is counted.
-    pub(super) fn admits(&mut self, now: Timestamp, set: AuditSet, record: &AuditRecord) -> bool {
+    pub(crate) fn admits(&mut self, now: Timestamp, set: AuditSet, record: &AuditRecord) -> bool {
         self.begin(now);
         if matches!(record.event, AuditEvent::Admin | AuditEvent::Log) {
             return true;
@@ -197,7 +197,7 @@ impl RateLimiter {
     }
 
     /// Ends the window if its time is over.
-    pub(super) fn begin(&mut self, now: Timestamp) {
+    pub(crate) fn begin(&mut self, now: Timestamp) {
         let window = now.secs() / WINDOW_SECS;
         if window != self.window {
             self.window = window;
@@ -206,7 +206,7 @@ impl RateLimiter {
     }
 
     /// Ends the window: its counted records can be taken.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         for (class, counts) in RateClass::ALL.into_iter().zip(&mut self.counts) {
             let set = class.set();
             let over = std::mem::take(counts).into_values();
@@ -222,18 +222,18 @@ impl RateLimiter {
     }
 
     /// Takes the counts of windows that have ended.
-    pub(super) fn take_skipped(&mut self) -> Vec<SkippedRecords> {
+    pub(crate) fn take_skipped(&mut self) -> Vec<SkippedRecords> {
         std::mem::take(&mut self.skipped)
     }
 
     /// Whether records of this window or an earlier one were only counted.
-    pub(super) fn has_skipped(&self) -> bool {
+    pub(crate) fn has_skipped(&self) -> bool {
         let skips = |count: &SourceCount| count.skipped > 0;
         !self.skipped.is_empty() || self.counts.iter().any(|all| all.values().any(skips))
     }
 
     /// Whether a window with such records is over.
-    pub(super) fn is_due(&mut self, now: Timestamp) -> bool {
+    pub(crate) fn is_due(&mut self, now: Timestamp) -> bool {
         self.begin(now);
         !self.skipped.is_empty()
     }
