@@ -26,10 +26,11 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::admin::accounts::{KeyAdd, KeyList, UserAdd};
+use crate::admin::status::Doors;
 use crate::admin::{AdminError, Failure};
 use crate::config::{Config, ConfigError};
 use crate::credentials;
-use crate::engine::{Doors, ServedStore};
+use crate::engine::ServedStore;
 use crate::ready::{FileError, replace_private_file};
 use crate::serve::{DemoCredentials, Endpoints, Running};
 

@@ -8,10 +8,9 @@ use async_trait::async_trait;
 
 use crate::admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
 use crate::admin::disks::DiskInfo;
-use crate::admin::status::DoorStatus;
+use crate::admin::status::Doors;
 use crate::admin::{AdminApi, AdminError};
 use crate::config::Config;
-use crate::health::HealthIssue;
 use crate::listener::{BoxError, ListenerSpec};
 use crate::metrics::{Metrics, Readiness};
 
@@ -55,25 +54,6 @@ impl Purpose {
     #[must_use]
     pub fn serves(self) -> bool {
         self != Self::Administer
-    }
-}
-
-/// The doors, for administrators.
-#[derive(Clone)]
-pub struct Doors {
-    /// The addresses of the doors.
-    pub list: Vec<DoorStatus>,
-    /// Returns the current problems of services that the doors depend on.
-    pub troubles: Arc<dyn Fn() -> Vec<HealthIssue> + Send + Sync>,
-}
-
-impl Default for Doors {
-    /// None.
-    fn default() -> Self {
-        Self {
-            list: Vec::new(),
-            troubles: Arc::new(Vec::new),
-        }
     }
 }
 

@@ -4,12 +4,12 @@
 //! store. The other modules are independent of each other.
 
 pub mod admin;
+pub mod admin_socket;
 pub mod cli;
 pub mod config;
 pub mod credentials;
 pub mod demo;
 pub mod engine;
-pub mod health;
 pub mod issuers;
 mod keytab;
 pub mod listener;

@@ -25,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use zeroize::Zeroizing;
 
-use crate::health::HealthIssue;
+use crate::admin::status::HealthIssue;
 
 /// Interval of checks of the files.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(5);

@@ -35,8 +35,8 @@ pub async fn carry_out(
     result
 }
 
-/// Records a caller who was refused.
-pub(super) fn turned_away(api: &dyn AdminApi, uid: u32) {
+/// Records a caller that may not use the admin API, with its Unix user id.
+pub fn turned_away(api: &dyn AdminApi, uid: u32) {
     if let Some(audit) = api.audit() {
         let why = "the admin socket is for root and for who runs the server".to_owned();
         let what = ("admin:connect", String::new());
@@ -45,7 +45,7 @@ pub(super) fn turned_away(api: &dyn AdminApi, uid: u32) {
 }
 
 /// Records an action that a command did without a server, with the user of this process.
-pub(crate) fn done_here(
+pub fn done_here(
     audit: &AuditLog,
     action: &'static str,
     target: String,

@@ -7,13 +7,13 @@ use dewar_types::ErrorKind;
 use serde::{Deserialize, Serialize};
 
 use super::accounts::{ListPage, page};
+use super::amount::amount;
 use super::command::{AdminCommand, CommandEntry, CommandSpec, Done};
 use super::context::AdminContext;
 use super::error::{AdminError, Failure, Result};
 use super::names::{bucket_named, bucket_path};
 use super::quota::{QuotaLimits, quota_state};
 use super::time_text::rfc3339;
-use crate::cli::amount;
 
 pub(super) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<BucketList>(),

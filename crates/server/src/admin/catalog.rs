@@ -11,6 +11,13 @@ use super::context::AdminContext;
 use super::error::Result;
 use super::progress::Progress;
 
+/// The message about a restored or rebuilt catalog whose missing objects nobody has looked for.
+pub const UNSETTLED: &str = "the catalog was restored or rebuilt, and there may be blobs on the disks that it does not name";
+
+/// The advice about it.
+pub const SETTLE: &str = "stop the server, and `dewar catalog rebuild` puts back what is there; \
+     `dewar catalog rebuild --discard-unnamed` gives it up";
+
 pub(super) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<BackupStart>(),
     CommandEntry::of::<BackupStatus>(),

@@ -92,6 +92,24 @@ pub trait AdminCommand: Serialize + DeserializeOwned + Send + 'static {
         String::new()
     }
 
+    /// The request as JSON.
+    fn request_json(&self) -> Vec<u8> {
+        to_envelope(Self::SPEC.name, self)
+    }
+
+    /// A reply as JSON.
+    fn reply_json(reply: &Self::Reply) -> Vec<u8> {
+        to_envelope(Self::SPEC.reply, reply)
+    }
+
+    /// Reads a reply.
+    ///
+    /// # Errors
+    /// The JSON is no reply to this command.
+    fn parse_reply(json: &[u8]) -> serde_json::Result<Self::Reply> {
+        from_envelope(Self::SPEC.reply, json)
+    }
+
     /// Carries the request out.
     ///
     /// # Errors
@@ -139,7 +157,7 @@ impl<C: AdminCommand> AdminRequest for C {
 
     async fn run(self: Box<Self>, admin: &AdminContext) -> Result<Vec<u8>> {
         let reply = AdminCommand::run(*self, admin).await?;
-        Ok(to_envelope(C::SPEC.reply, &reply))
+        Ok(C::reply_json(&reply))
     }
 }
 
@@ -181,10 +199,7 @@ fn parse<C: AdminCommand>(json: &[u8]) -> serde_json::Result<Box<dyn AdminReques
 #[cfg(test)]
 fn repeat<C: AdminCommand>(request: &str, reply: &str) -> serde_json::Result<(String, String)> {
     let request: C = from_envelope(C::SPEC.name, request.as_bytes())?;
-    let reply: C::Reply = from_envelope(C::SPEC.reply, reply.as_bytes())?;
+    let reply = C::parse_reply(reply.as_bytes())?;
     let text = |json: Vec<u8>| String::from_utf8(json).expect("JSON is UTF-8");
-    Ok((
-        text(to_envelope(C::SPEC.name, &request)),
-        text(to_envelope(C::SPEC.reply, &reply)),
-    ))
+    Ok((text(request.request_json()), text(C::reply_json(&reply))))
 }

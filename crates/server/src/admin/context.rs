@@ -9,14 +9,13 @@ use dewar_audit::AuditLog;
 use dewar_disks::pool::Pool;
 use dewar_env::Env;
 use dewar_env::worker::WorkerRegistry;
+use dewar_iam::FetchKeys;
 use dewar_journal::Journal;
 use dewar_store::Store;
 
 use super::command::{AdminCommand, AdminRequest};
-use super::envelope::from_envelope;
 use super::error::{AdminError, Failure, Result};
-use crate::engine::Doors;
-use crate::issuers::WebKeys;
+use super::status::Doors;
 use crate::store_engine::{BackupAdmin, DiskChanges, KeyFile, UpkeepAdmin};
 
 /// Carries requests of administrators out.
@@ -42,32 +41,49 @@ impl dyn AdminApi {
 }
 
 /// Reads the reply to a command. The JSON may contain a secret and is wiped.
-pub(crate) fn read_reply<C: AdminCommand>(json: Vec<u8>) -> Result<C::Reply> {
+///
+/// # Errors
+/// The JSON is no reply to this command.
+pub fn read_reply<C: AdminCommand>(json: Vec<u8>) -> Result<C::Reply> {
     let json = zeroize::Zeroizing::new(json);
-    from_envelope(C::SPEC.reply, &json)
+    C::parse_reply(&json)
         .map_err(|error| AdminError::new(Failure::Internal, format!("a strange reply: {error}")))
 }
 
 /// An open store and the parts around it.
 pub struct AdminContext {
-    pub(crate) env: Env,
+    /// Clock and random numbers.
+    pub env: Env,
     /// Time at which the process began to serve, by the clock that never jumps.
-    pub(crate) started: Duration,
-    pub(crate) zone: u16,
-    pub(crate) region: String,
-    /// Third-party copies that are under way.
-    pub(crate) copies: Arc<AtomicU64>,
-    pub(crate) doors: Doors,
-    pub(crate) store: Store,
-    pub(crate) pool: Arc<Pool>,
-    pub(crate) journal: Journal,
-    pub(crate) changes: DiskChanges,
-    pub(crate) upkeep: UpkeepAdmin,
-    pub(crate) backups: BackupAdmin,
-    pub(crate) key_file: KeyFile,
-    pub(crate) web_keys: WebKeys,
-    pub(crate) audit: Arc<AuditLog>,
-    pub(crate) workers: Arc<WorkerRegistry>,
+    pub started: Duration,
+    /// The zone of the server.
+    pub zone: u16,
+    /// The region for which S3 clients sign.
+    pub region: String,
+    /// The number of third-party copies that are under way.
+    pub copies: Arc<AtomicU64>,
+    /// The doors of the server.
+    pub doors: Doors,
+    /// The store.
+    pub store: Store,
+    /// Its pool.
+    pub pool: Arc<Pool>,
+    /// Its journal.
+    pub journal: Journal,
+    /// Changes of its disks.
+    pub changes: DiskChanges,
+    /// The reports about its disks, and the upkeep of their content.
+    pub upkeep: UpkeepAdmin,
+    /// Its backups.
+    pub backups: BackupAdmin,
+    /// The file of its master key.
+    pub key_file: KeyFile,
+    /// Fetches the keys of token issuers.
+    pub web_keys: Arc<dyn FetchKeys>,
+    /// The log that records requests.
+    pub audit: Arc<AuditLog>,
+    /// The background work.
+    pub workers: Arc<WorkerRegistry>,
 }
 
 #[async_trait]

@@ -74,4 +74,4 @@ impl From<Error> for AdminError {
 }
 
 /// The result of a command.
-pub(crate) type Result<T> = std::result::Result<T, AdminError>;
+pub type Result<T> = std::result::Result<T, AdminError>;

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use dewar_auth::Secret;
 use dewar_auth::token::{BasePath, MappingRule, MappingTarget, TokenError};
 use dewar_iam::{
-    Accounts, FetchKeys as _, NewIssuer, PolicyHolder, PolicyHolderKind, RevokeTarget, Role,
-    RoleChange,
+    Accounts, NewIssuer, PolicyHolder, PolicyHolderKind, RevokeTarget, Role, RoleChange,
 };
 use dewar_types::TenantName;
 use serde::{Deserialize, Serialize};

@@ -3,19 +3,19 @@
 //! The file of a group of commands holds the requests, the replies, the records in the audit log
 //! and the handlers. A request reaches its handler in two ways:
 //!
-//! - **With a running server:** HTTP/1.1 with JSON over a unix socket of mode 0600. The peer must
-//!   be root or the user who runs the server ([`server`], [`client`]).
+//! - **With a running server:** as JSON, over a socket of the server.
 //! - **Without one:** the command opens the store itself and calls [`AdminApi`] directly.
 //!
-//! The lock in the state folder ([`crate::lock`]) ensures that only one of the two happens.
+//! Both ways call [`carry_out`], which records the request in the audit log.
 
 pub mod accounts;
+mod amount;
 mod audit_dispatch;
 pub mod buckets;
 pub mod catalog;
-mod client;
 mod command;
 mod context;
+mod disk_advice;
 pub mod disks;
 mod envelope;
 mod error;
@@ -26,26 +26,21 @@ mod names;
 pub mod progress;
 pub mod quota;
 pub(crate) mod secret_text;
-mod server;
 pub mod share;
-mod socket;
 pub mod status;
 pub(crate) mod time_text;
 pub mod upkeep;
 pub mod usage;
 pub mod workers;
 
-pub use audit_dispatch::carry_out;
-pub(crate) use audit_dispatch::done_here;
-pub use client::{AdminClient, ClientError};
+pub use amount::amount;
+pub use audit_dispatch::{carry_out, done_here, turned_away};
 pub use command::{AdminCommand, AdminRequest, CommandEntry, CommandSpec, Done, Effect};
-pub(crate) use context::read_reply;
-pub use context::{AdminApi, AdminContext};
-pub(crate) use error::Result;
-pub use error::{AdminError, Failure};
-pub(crate) use names::bucket_path;
-pub use server::serve;
-pub use socket::{AdminSocket, SocketError};
+pub use context::{AdminApi, AdminContext, read_reply};
+pub(crate) use disk_advice::disk_advice;
+pub use disk_advice::{ID_DIGITS, disk_issue};
+pub use error::{AdminError, Failure, Result};
+pub use names::bucket_path;
 
 /// All commands, by the files that hold them.
 pub const COMMANDS: &[&[CommandEntry]] = &[
@@ -65,7 +60,10 @@ pub const COMMANDS: &[&[CommandEntry]] = &[
 ];
 
 /// Reads a request of any command.
-fn parse(json: &[u8]) -> serde_json::Result<Box<dyn AdminRequest>> {
+///
+/// # Errors
+/// The JSON is malformed, or names no command.
+pub fn parse_request(json: &[u8]) -> serde_json::Result<Box<dyn AdminRequest>> {
     let command = |name: &str| {
         let mut commands = COMMANDS.iter().flat_map(|group| group.iter());
         commands.find(|command| command.spec.name == name)
@@ -76,7 +74,5 @@ fn parse(json: &[u8]) -> serde_json::Result<Box<dyn AdminRequest>> {
         .parse(json)
 }
 
-#[cfg(test)]
-pub(crate) mod tests;
 #[cfg(test)]
 mod wire_tests;

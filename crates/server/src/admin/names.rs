@@ -38,8 +38,9 @@ pub(super) fn bucket_named(text: &str) -> Result<BucketRef> {
     }
 }
 
-/// The name of a bucket, as [`bucket_named`] reads it.
-pub(crate) fn bucket_path(tenant: &TenantName, name: &BucketName) -> String {
+/// The name of a bucket as administrators type it: `/NAME` or `/@TENANT/NAME`.
+#[must_use]
+pub fn bucket_path(tenant: &TenantName, name: &BucketName) -> String {
     QuotaTarget::Bucket(BucketRef {
         tenant: Some(tenant.clone()),
         name: name.clone(),

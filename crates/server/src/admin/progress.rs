@@ -3,7 +3,7 @@
 use dewar_env::WorkProgress;
 use serde::{Deserialize, Serialize};
 
-use crate::cli::amount;
+use super::amount::amount;
 
 /// How far long work is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! How a server fares.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use dewar_journal::JournalState;
@@ -12,7 +13,6 @@ use super::context::AdminContext;
 use super::error::{AdminError, Failure, Result};
 use super::progress::{Progress, ProgressUnit};
 use super::upkeep::{LedgerInfo, RepairInfo};
-use crate::health::HealthIssue;
 use crate::store_engine::PoolFigures;
 
 /// Most owners of open uploads that are named.
@@ -147,6 +147,34 @@ pub struct DoorStatus {
     pub name: String,
     /// Its URL, without a slash at the end.
     pub endpoint: String,
+}
+
+/// A problem, worded for the administrator of the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthIssue {
+    /// The problem, as a sentence without a full stop.
+    pub what: String,
+    /// The action to take.
+    pub advice: String,
+}
+
+/// The doors of a server.
+#[derive(Clone)]
+pub struct Doors {
+    /// The addresses of the doors.
+    pub list: Vec<DoorStatus>,
+    /// Returns the current problems of services that the doors depend on. Must not block.
+    pub troubles: Arc<dyn Fn() -> Vec<HealthIssue> + Send + Sync>,
+}
+
+impl Default for Doors {
+    /// None.
+    fn default() -> Self {
+        Self {
+            list: Vec::new(),
+            troubles: Arc::new(Vec::new),
+        }
+    }
 }
 
 impl AdminCommand for StatusRequest {

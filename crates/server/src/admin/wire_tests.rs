@@ -547,7 +547,7 @@ const DONE: &str = r#""done""#;
 #[test]
 fn requests_and_replies_are_what_they_always_were() {
     for sample in SAMPLES {
-        let request = parse(sample.request.as_bytes()).expect(sample.request);
+        let request = parse_request(sample.request.as_bytes()).expect(sample.request);
         assert_eq!(
             (
                 request.action(),

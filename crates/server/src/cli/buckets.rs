@@ -3,8 +3,9 @@
 use clap::{Args, Subcommand};
 
 use super::admin_request::{CommonArgs, all_pages, one, remove, show};
-use super::columns::{amount, printable, table_or};
+use super::columns::{printable, table_or};
 use super::exit::CommandResult;
+use crate::admin::amount;
 use crate::admin::buckets::{
     BucketCreate, BucketDetails, BucketList, BucketRemove, BucketShow, BucketSummary,
 };

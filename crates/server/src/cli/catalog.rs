@@ -8,11 +8,11 @@ use clap::{Args, Subcommand};
 use dewar_env::WorkProgress;
 
 use super::admin_request::{CommonArgs, show};
-use super::columns::amount;
 use super::disks::absolute;
 use super::exit::{CommandError, CommandResult, FAILED};
 use super::run::block_on;
 use super::server_target::{AdminAccess, offline, reach};
+use crate::admin::amount;
 use crate::admin::catalog::{
     BackupInfo, BackupStart, BackupStatus, BackupTakenInfo, BlobsInfo, CatalogInfo, RebuildRequest,
     RestoreRequest,

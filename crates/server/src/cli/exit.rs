@@ -14,7 +14,8 @@ use std::process::ExitCode;
 
 use dewar_types::{Error, ErrorKind};
 
-use crate::admin::{AdminError, ClientError, Failure};
+use crate::admin::{AdminError, Failure};
+use crate::admin_socket::ClientError;
 use crate::config::ConfigError;
 use crate::demo::DemoError;
 use crate::lock::LockError;

@@ -3,8 +3,9 @@
 use clap::{Args, Subcommand};
 
 use super::admin_request::{CommonArgs, ask, show};
-use super::columns::{amount, table_or};
+use super::columns::table_or;
 use super::exit::CommandResult;
+use crate::admin::amount;
 use crate::admin::quota::{QuotaInfo, QuotaLimits, QuotaList, QuotaSet, QuotaShow};
 use crate::config::ByteSize;
 use crate::engine::OpenEngine;

@@ -9,11 +9,13 @@ use clap::Args;
 
 use super::exit::{CONFLICT, CommandError, FAILED, UNAVAILABLE, USAGE};
 use crate::admin::disks::{DiskInfo, DiskList};
-use crate::admin::{AdminApi, AdminClient, AdminCommand, carry_out, read_reply};
+use crate::admin::status::Doors;
+use crate::admin::{AdminApi, AdminCommand, carry_out, read_reply};
+use crate::admin_socket::AdminClient;
 use crate::config::check::{Severity, findings};
 use crate::config::{Config, ConfigError};
 use crate::demo;
-use crate::engine::{Doors, OpenEngine, Purpose, ServedStore};
+use crate::engine::{OpenEngine, Purpose, ServedStore};
 use crate::lock::{LockError, StateLock, holder_of};
 use crate::metrics::Metrics;
 use crate::serve::StartError;

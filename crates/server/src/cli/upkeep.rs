@@ -7,11 +7,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::admin_request::CommonArgs;
-use super::columns::{amount, print, print_json, table};
-use super::disks::{CATALOG_LOST_ADVICE, SETTLE, UNSETTLED, ledger_text, left, named};
+use super::columns::{print, print_json, table};
+use super::disks::{CATALOG_LOST_ADVICE, ledger_text, left, named};
 use super::exit::{CommandError, CommandResult, FAILED};
 use super::run::block_on;
 use super::server_target::{AdminAccess, reach, running};
+use crate::admin::amount;
+use crate::admin::catalog::{SETTLE, UNSETTLED};
 use crate::admin::disks::{DiskInfo, DiskList};
 use crate::admin::upkeep::{
     AtRiskInfo, DangerInfo, FsckInfo, FsckMore, FsckStart, FsckStatus, LedgerLineInfo, ScrubInfo,

@@ -1,7 +1,8 @@
 //! The part of `dewar status` about uploads that are not completed yet.
 
-use super::columns::{amount, table};
+use super::columns::table;
 use super::status::span;
+use crate::admin::amount;
 use crate::admin::status::{OpenUploads, UploadOwner};
 
 /// Nothing where there are none.

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use clap::Args;
 
 use super::admin_request::{CommonArgs, all_pages, show};
-use super::columns::{amount, table_or};
+use super::columns::table_or;
 use super::exit::CommandResult;
+use crate::admin::amount;
 use crate::admin::usage::{UsageInfo, UsageList, UsageScope};
 use crate::engine::OpenEngine;
 

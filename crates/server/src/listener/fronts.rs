@@ -11,7 +11,7 @@ use http::{Request, Response, StatusCode};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::health::HealthIssue;
+use crate::admin::status::HealthIssue;
 
 /// The fronts of a listener.
 #[derive(Clone)]

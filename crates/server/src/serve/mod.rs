@@ -26,13 +26,12 @@ use dewar_env::Env;
 use dewar_http_front::RequestIds;
 use thiserror::Error;
 
-use crate::admin::status::DoorStatus;
-use crate::admin::{self, AdminSocket, SocketError};
+use crate::admin::status::{DoorStatus, Doors, HealthIssue};
+use crate::admin_socket::{self, AdminSocket, SocketError};
 use crate::config::check::{Finding, Severity, findings};
 use crate::config::{Config, ConfigError, Reload};
 use crate::demo::DemoError;
-use crate::engine::{Doors, OpenEngine, Purpose, ServedStore};
-use crate::health::HealthIssue;
+use crate::engine::{OpenEngine, Purpose, ServedStore};
 use crate::listener::{
     BoxError, DoorMetrics, FrontContext, Fronts, Limits, ListenError, Listener, ListenerContext,
     ListenerSpec, Slots, Stop,
@@ -218,7 +217,7 @@ pub async fn start_for<O: OpenEngine>(
         list: endpoints.doors.clone(),
         troubles: troubles(&listeners, served.iter().map(|(.., fronts)| fronts)),
     };
-    admin::serve(socket, engine.admin(told), &stop);
+    admin_socket::serve(socket, engine.admin(told), &stop);
     for (door, context, fronts) in served {
         door.serve(context, fronts, &stop);
     }

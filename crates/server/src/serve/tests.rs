@@ -7,8 +7,10 @@ use tokio::net::TcpStream;
 
 use super::*;
 use crate::admin::accounts::{KeyList, UserAdd};
-use crate::admin::tests::Memory;
-use crate::admin::{AdminApi, AdminClient, AdminError};
+use crate::admin::status::Doors;
+use crate::admin::{AdminApi, AdminError};
+use crate::admin_socket::AdminClient;
+use crate::admin_socket::tests::Memory;
 use crate::config::{Log, LogFormat, LogLevel};
 
 /// Answers "hello", after a while for `/slow`.

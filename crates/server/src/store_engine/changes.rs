@@ -24,11 +24,9 @@ use tokio::time::Instant;
 use super::disks::{ConfiguredFolders, open};
 use super::pool_state_file::PoolStateFile;
 use super::upkeep::why_read_only;
+use crate::admin::catalog::{SETTLE, UNSETTLED};
 use crate::admin::disks::{DiskAdded, DiskReadmitted, DiskRemoved, RemainingFilesInfo};
-use crate::admin::{AdminError, Failure, Result};
-use crate::cli::{SETTLE, UNSETTLED, amount};
-use crate::config::Config;
-use crate::config::check::{Severity, findings};
+use crate::admin::{AdminError, Failure, Result, amount};
 
 /// Fewest digits of an id that name a disk. A shorter text is a number.
 pub(super) const ID_DIGITS_MIN: usize = 4;
@@ -39,20 +37,65 @@ const ID_DIGITS: usize = 8;
 /// Time after which the content of a removed disk is counted again.
 const HELD_FRESH: Duration = Duration::from_secs(20);
 
+/// The facts about disks and pools that the configuration contains.
+pub trait DiskConfig: Send + Sync {
+    /// The folders of all pools, those of the main one first, each with the number of its pool.
+    fn folders(&self) -> Vec<(PathBuf, u16)>;
+
+    /// The name of the pool with this number.
+    fn pool_name(&self, number: u16) -> Option<String>;
+
+    /// The number of the pool with this name.
+    fn pool_number(&self, name: &str) -> Option<u16>;
+
+    /// The time after which a disk that does not answer counts as hung.
+    fn disk_deadline(&self) -> Duration;
+
+    /// Checks a folder for a new disk beside `others`. Returns warnings.
+    ///
+    /// # Errors
+    /// The reason why the folder cannot be used.
+    fn check_folder(
+        &self,
+        others: &[PathBuf],
+        folder: &Path,
+    ) -> std::result::Result<Vec<String>, String>;
+}
+
 /// The parts that know about disks.
 #[derive(Clone)]
 pub(crate) struct DiskChanges {
-    pub(super) config: Config,
+    pub(super) config: Arc<dyn DiskConfig>,
     pub(super) store: Store,
     pub(super) membership: Arc<Membership>,
     pub(super) folders: Arc<LiveFolders>,
     pub(super) configured: Arc<ConfiguredFolders>,
     pub(super) roster: Arc<PoolStateFile>,
     /// The content of removed disks, and the times of the counts.
-    pub(super) held: Arc<Mutex<BTreeMap<DiskId, (RemainingFilesInfo, Instant)>>>,
+    held: Arc<Mutex<BTreeMap<DiskId, (RemainingFilesInfo, Instant)>>>,
 }
 
 impl DiskChanges {
+    /// Changes of the disks of an open store. `folders` are looked at through `configured`.
+    pub(crate) fn new(
+        config: Arc<dyn DiskConfig>,
+        store: Store,
+        membership: Arc<Membership>,
+        folders: Arc<LiveFolders>,
+        configured: Arc<ConfiguredFolders>,
+        roster: Arc<PoolStateFile>,
+    ) -> Self {
+        Self {
+            config,
+            store,
+            membership,
+            folders,
+            configured,
+            roster,
+            held: Arc::default(),
+        }
+    }
+
     /// Makes a folder a disk of the pool. If another disk is named, it is replaced.
     pub(crate) async fn add(
         &self,
@@ -93,7 +136,7 @@ impl DiskChanges {
         pool: Option<u16>,
     ) -> Result<DiskAdded> {
         let warnings = self.check_place(folder)?;
-        let disk = open(folder, self.config.pool.disk_deadline).await?;
+        let disk = open(folder, self.config.disk_deadline()).await?;
         if matches!(disk.state(), DiskState::ReadOnly { .. }) {
             let why = why_read_only(folder);
             let message = format!("{} cannot be written: {why}", folder.display());
@@ -216,34 +259,12 @@ impl DiskChanges {
             let message = format!("there is no folder {}", folder.display());
             return Err(AdminError::new(Failure::NotFound, message));
         }
-        let mut known = Vec::new();
+        let mut others = Vec::new();
         self.folders
-            .each(|live| known.push(PathBuf::from(&live.label)));
-        let mut before = self.config.clone();
-        before.pool.disks = known.clone();
-        before.pools.disks.clear();
-        before.pools.layouts.clear();
-        before.lifecycle.storage_classes.clear();
-        before.pool.disks.retain(|other| other != folder);
-        let mut after = before.clone();
-        after.pool.disks.push(folder.to_path_buf());
-        let before = findings(&before);
-        let new = findings(&after);
-        let mut new: Vec<_> = new
-            .iter()
-            .filter(|finding| !before.contains(finding))
-            .collect();
-        new.retain(|finding| finding.key != "pool.layout");
-        if let Some(error) = new
-            .iter()
-            .find(|finding| finding.severity == Severity::Error)
-        {
-            return Err(AdminError::new(Failure::Exists, error.message.clone()));
-        }
-        Ok(new
-            .into_iter()
-            .map(|finding| finding.message.clone())
-            .collect())
+            .each(|live| others.push(PathBuf::from(&live.label)));
+        others.retain(|other| other != folder);
+        let checked = self.config.check_folder(&others, folder);
+        checked.map_err(|why| AdminError::new(Failure::Exists, why))
     }
 
     /// The disk whose place a new one in `folder` is to take.
@@ -343,7 +364,7 @@ impl DiskChanges {
             true => Vec::new(),
             false => self.check_place(folder)?,
         };
-        let disk = open(folder, self.config.pool.disk_deadline).await?;
+        let disk = open(folder, self.config.disk_deadline()).await?;
         let held = match inspect(&*disk).await? {
             FolderProbe::Disk(identity) if self.membership.removed().contains(&identity.disk) => {
                 Some(self.holds(identity.disk, &*disk).await?)

@@ -11,7 +11,9 @@ use dewar_store::engine::{DiskObserver, Folder, Folders};
 use dewar_types::Result;
 use parking_lot::Mutex;
 
+use super::changes::DiskConfig;
 use crate::config::Config;
+use crate::config::check::{Severity, findings};
 
 /// Looks at every configured folder; changes nothing.
 pub(super) async fn probe(config: &Config) -> Folders {
@@ -47,10 +49,10 @@ pub(super) struct ConfiguredFolders {
 }
 
 impl ConfiguredFolders {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(super) fn new(paths: Vec<PathBuf>, deadline: Duration) -> Self {
         Self {
-            paths: Mutex::new(config.folders().into_iter().map(|(path, _)| path).collect()),
-            deadline: config.pool.disk_deadline,
+            paths: Mutex::new(paths),
+            deadline,
         }
     }
 
@@ -70,5 +72,44 @@ impl DiskObserver for ConfiguredFolders {
             let opened = open(&path, self.deadline).await;
             Folder::look_again(path.display().to_string(), opened).await
         })
+    }
+}
+
+impl DiskConfig for Config {
+    fn folders(&self) -> Vec<(PathBuf, u16)> {
+        self.folders()
+    }
+
+    fn pool_name(&self, number: u16) -> Option<String> {
+        self.pool_name(number)
+    }
+
+    fn pool_number(&self, name: &str) -> Option<u16> {
+        self.pool_number(name)
+    }
+
+    fn disk_deadline(&self) -> Duration {
+        self.pool.disk_deadline
+    }
+
+    fn check_folder(
+        &self,
+        others: &[PathBuf],
+        folder: &Path,
+    ) -> std::result::Result<Vec<String>, String> {
+        let mut before = self.clone();
+        before.pool.disks = others.to_vec();
+        before.pools.disks.clear();
+        before.pools.layouts.clear();
+        before.lifecycle.storage_classes.clear();
+        let mut after = before.clone();
+        after.pool.disks.push(folder.to_path_buf());
+        let before = findings(&before);
+        let mut new = findings(&after);
+        new.retain(|finding| finding.key != "pool.layout" && !before.contains(finding));
+        match new.iter().find(|new| new.severity == Severity::Error) {
+            Some(error) => Err(error.message.clone()),
+            None => Ok(new.into_iter().map(|finding| finding.message).collect()),
+        }
     }
 }

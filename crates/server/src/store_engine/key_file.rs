@@ -4,6 +4,7 @@
 //! anything. An old key is removed when no record under it is found any more. So a crash at any
 //! moment loses nothing.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,6 @@ use super::pool_state_file::PoolStateFile;
 use crate::admin::key_file::MasterKeyInfo;
 use crate::admin::time_text::rfc3339;
 use crate::admin::{AdminError, Failure, Result};
-use crate::config::Config;
 use crate::master_key;
 
 /// No session and no macaroon lasts longer.
@@ -27,7 +27,7 @@ const SESSIONS_END: Duration = Duration::from_secs(24 * 3600);
 pub(crate) struct KeyFile {
     env: Env,
     store: Store,
-    path: std::path::PathBuf,
+    path: PathBuf,
     /// Time after a replacement when no write with the old key can be in progress: such writes have
     /// been committed or given up by then.
     settle_time: Duration,
@@ -47,17 +47,19 @@ fn after(time: Timestamp, rest: Duration) -> Timestamp {
 }
 
 impl KeyFile {
-    pub(super) fn new(
-        env: &Env,
-        config: &Config,
-        store: &Store,
+    /// The file `path` of an open store. Writes with a replaced key end within `settle_time`.
+    pub(crate) fn new(
+        env: Env,
+        path: PathBuf,
+        settle_time: Duration,
+        store: Store,
         roster: Arc<PoolStateFile>,
     ) -> Self {
         Self {
-            env: env.clone(),
-            store: store.clone(),
-            path: config.master_key_file(),
-            settle_time: config.testing.key_settle_time,
+            env,
+            store,
+            path,
+            settle_time,
             roster,
             turn: Arc::default(),
         }

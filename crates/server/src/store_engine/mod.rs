@@ -6,6 +6,7 @@
 //! start: every configured folder exists and is blank, and the state folder has no record of a pool
 //! ([`format_pool`]).
 
+mod backup_admin;
 mod catalog;
 mod changes;
 mod disks;
@@ -46,17 +47,18 @@ use pool_state_file::PoolStateFile;
 
 use crate::admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
 use crate::admin::disks::DiskInfo;
+use crate::admin::status::Doors;
 use crate::admin::{AdminApi, AdminContext, AdminError, done_here};
 use crate::cli::confirm_loss;
 use crate::config::Config;
-use crate::engine::{Doors, OpenEngine, Purpose, ServedStore};
+use crate::engine::{OpenEngine, Purpose, ServedStore};
 use crate::issuers::WebKeys;
 use crate::listener::{BoxError, Fronts, ListenerSpec};
 use crate::master_key::{self, PoolKey};
 use crate::metrics::{Metrics, Readiness};
 use crate::serve::{s3_listener, xrootd_listener};
 
-pub(crate) use catalog::BackupAdmin;
+pub(crate) use backup_admin::BackupAdmin;
 pub(crate) use changes::DiskChanges;
 pub(crate) use key_file::KeyFile;
 pub(crate) use pools::PoolFigures;
@@ -79,7 +81,7 @@ pub struct StoreEngine {
     engine: engine::Engine,
     changes: DiskChanges,
     s3: Arc<dewar_s3::Door>,
-    web_keys: WebKeys,
+    web_keys: Arc<WebKeys>,
     audit: Arc<AuditLog>,
     /// Third-party copies that are under way.
     copies: Arc<AtomicU64>,
@@ -260,28 +262,35 @@ impl OpenEngine for OpenStore {
         };
         let s3 = Arc::new(dewar_s3::Door::new(engine.store().clone(), env.clone(), s3));
         let folders = LiveFolders::new(ground.folders, &engine);
-        let configured = Arc::new(disks::ConfiguredFolders::new(config));
+        let paths = config.folders().into_iter().map(|(path, _)| path).collect();
+        let configured = disks::ConfiguredFolders::new(paths, config.pool.disk_deadline);
+        let configured = Arc::new(configured);
         if purpose.serves() {
             let outlook = Arc::clone(&configured) as _;
             engine.keep_looking(Arc::clone(&folders), outlook).await;
         }
-        let changes = DiskChanges {
-            config: config.clone(),
-            store: engine.store().clone(),
-            membership: Arc::clone(engine.membership()),
-            folders: Arc::clone(&folders),
+        let roster = Arc::new(PoolStateFile::open(config)?);
+        let changes = DiskChanges::new(
+            Arc::new(config.clone()),
+            engine.store().clone(),
+            Arc::clone(engine.membership()),
+            folders,
             configured,
-            roster: Arc::new(PoolStateFile::open(config)?),
-            held: Arc::default(),
-        };
+            Arc::clone(&roster),
+        );
         changes.note().map_err(|error| error.message)?;
         // A rotation may have been cut short before this was written.
-        changes.roster.note_master_key(ground.master.current())?;
-        let roster = Arc::clone(&changes.roster);
-        let key_file = KeyFile::new(env, config, engine.store(), roster);
-        let web_keys = WebKeys::new();
+        roster.note_master_key(ground.master.current())?;
+        let key_file = KeyFile::new(
+            env.clone(),
+            config.master_key_file(),
+            config.testing.key_settle_time,
+            engine.store().clone(),
+            roster,
+        );
+        let web_keys = Arc::new(WebKeys::default());
         let keeper = (purpose.serves()).then(|| {
-            let (store, fetcher) = (engine.store().clone(), Arc::new(web_keys.clone()));
+            let (store, fetcher) = (engine.store().clone(), Arc::clone(&web_keys));
             let unknown_every = config.testing.unknown_key_interval;
             tokio::spawn(async move { store.accounts().keep_keys(fetcher, unknown_every).await })
         });
@@ -493,14 +502,25 @@ impl ServedStore for StoreEngine {
             region: self.config.s3.region.clone(),
             copies: Arc::clone(&self.copies),
             doors,
-            upkeep: UpkeepAdmin::new(&self.env, store.clone(), Arc::clone(&pool), changes.clone()),
-            backups: BackupAdmin::new(&self.env, engine.backups(), store.clone(), &self.config),
+            upkeep: UpkeepAdmin::new(
+                self.env.clone(),
+                store.clone(),
+                Arc::clone(&pool),
+                changes.clone(),
+            ),
+            backups: BackupAdmin::new(
+                self.env.clone(),
+                engine.backups(),
+                store.clone(),
+                catalog::effective(&self.config),
+                pool_state_file::path(&self.config),
+            ),
             store,
             pool,
             journal: engine.journal().clone(),
             changes,
             key_file: self.key_file.clone(),
-            web_keys: self.web_keys.clone(),
+            web_keys: Arc::clone(&self.web_keys) as _,
             audit: Arc::clone(&self.audit),
             workers: Arc::clone(engine.workers()),
         })

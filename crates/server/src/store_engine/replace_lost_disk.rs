@@ -1,6 +1,6 @@
 //! `dewar disk replace` for a pool that does not open because too few of its disks are left.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dewar_disks::pool::{FolderProbe, inspect};
@@ -9,11 +9,10 @@ use dewar_journal::QuorumShortage;
 use dewar_store::engine::{BackgroundWork, Engine, Folder, FolderContent};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 
-use super::changes::ID_DIGITS_MIN;
+use super::changes::{DiskConfig as _, ID_DIGITS_MIN};
 use super::pool_state_file::{PoolStateFile, spelled};
 use super::{CLOSE_PATIENCE, OpenContext, OpenStore, disks, hint};
 use crate::config::Config;
-use crate::config::check::{Severity, findings};
 use crate::engine::Purpose;
 use crate::listener::BoxError;
 
@@ -83,18 +82,11 @@ fn check_place(config: &Config, folder: &Path) -> Result<()> {
         let message = format!("there is no folder {}", folder.display());
         return Err(Error::new(ErrorKind::NotFound, message));
     }
-    let before = findings(config);
-    let mut after = config.clone();
-    after.drop_folder(folder);
-    after.add_folder(folder.to_path_buf(), 0);
-    let wrong = findings(&after).into_iter().find(|finding| {
-        finding.severity == Severity::Error
-            && finding.key.starts_with("pool.disks")
-            && !before.contains(finding)
-    });
-    match wrong {
-        Some(finding) => Err(Error::new(ErrorKind::AlreadyExists, finding.message)),
-        None => Ok(()),
+    let folders = config.folders().into_iter().map(|(other, _)| other);
+    let others: Vec<PathBuf> = folders.filter(|other| other != folder).collect();
+    match config.check_folder(&others, folder) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(Error::new(ErrorKind::AlreadyExists, why)),
     }
 }
 

@@ -29,8 +29,7 @@ use crate::admin::time_text::rfc3339;
 use crate::admin::upkeep::{
     AtRiskInfo, DangerInfo, FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo, ScrubInfo,
 };
-use crate::admin::{AdminError, Failure, Result};
-use crate::cli::status;
+use crate::admin::{AdminError, Failure, Result, disk_advice};
 
 /// Looks after one store's disks for administrators.
 pub(crate) struct UpkeepAdmin {
@@ -78,9 +77,10 @@ const FLAW_PATIENCE: Duration = Duration::from_secs(2);
 const HANGS: &str = "it has not answered for two seconds: the kernel's log may say why";
 
 impl UpkeepAdmin {
-    pub(super) fn new(env: &Env, store: Store, pool: Arc<Pool>, changes: DiskChanges) -> Self {
+    /// Upkeep of an open store and its pool.
+    pub(crate) fn new(env: Env, store: Store, pool: Arc<Pool>, changes: DiskChanges) -> Self {
         Self {
-            env: env.clone(),
+            env,
             drains: Mutex::default(),
             store,
             pool,
@@ -298,7 +298,7 @@ impl UpkeepAdmin {
             let folder = folders.iter().find(|folder| {
                 disk.path.as_ref() == Some(&folder.path) && folder.number == disk.number
             });
-            disk.advice = status::advice(
+            disk.advice = disk_advice(
                 &disk.state,
                 // Of one that was removed and is gone nothing is expected.
                 disk.path.as_deref().filter(|_| !is_gone),
@@ -319,7 +319,7 @@ impl UpkeepAdmin {
                     let detail = folder.detail.as_deref();
                     disks.push(DiskInfo {
                         number: folder.number,
-                        advice: status::advice("missing", None, folder.number, Some(id), detail),
+                        advice: disk_advice("missing", None, folder.number, Some(id), detail),
                         id: Some(id.clone()),
                         state: folder.state,
                         ..DiskInfo::default()
@@ -334,7 +334,7 @@ impl UpkeepAdmin {
             if disks.iter().any(listed) {
                 continue;
             }
-            let advice = status::advice(
+            let advice = disk_advice(
                 &folder.state,
                 Some(&folder.path),
                 folder.number,

@@ -19,8 +19,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
+use crate::admin::status::HealthIssue;
 use crate::config::Xrootd;
-use crate::health::HealthIssue;
 use crate::keytab::Keytab;
 use crate::listener::{
     CopyMetrics, FrontContext, ListenerMetrics, RequestLabels, SocketFront, VerbLabels,

@@ -14,11 +14,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::audit_dispatch::{carry_out, turned_away};
-use super::command::AdminRequest;
-use super::context::AdminApi;
-use super::error::{AdminError, Failure, Result};
 use super::socket::{AdminSocket, is_allowed};
+use crate::admin::{
+    AdminApi, AdminError, AdminRequest, Failure, Result, carry_out, parse_request, turned_away,
+};
 use crate::listener::Stop;
 
 /// The path for requests.
@@ -176,7 +175,7 @@ async fn parse(request: HttpRequest<Incoming>) -> Result<Box<dyn AdminRequest>> 
         .map_err(|error| refuse(format!("the request cannot be read: {error}")))?
         .to_bytes();
     // The parser's own words could repeat a secret; where it stumbled is enough.
-    super::parse(&body).map_err(|error| {
+    parse_request(&body).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         refuse(format!("not a known request: line {line}, column {column}"))
     })

@@ -9,15 +9,15 @@ use async_trait::async_trait;
 use dewar_auth::Secret;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::accounts::{
+use super::socket::is_allowed;
+use super::*;
+use crate::admin::accounts::{
     AccountState, KeyAdd, KeyInfo, KeyList, KeyRemove, KeySet, ListPage, NewKey, UserAdd, UserInfo,
     UserList,
 };
-use super::envelope::to_envelope;
-use super::socket::is_allowed;
-use super::status::{OpenUploads, PoolInfo, PoolStatus, Status, StatusRequest};
-use super::upkeep::{LedgerInfo, RepairInfo};
-use super::*;
+use crate::admin::status::{OpenUploads, PoolInfo, PoolStatus, Status, StatusRequest};
+use crate::admin::upkeep::{LedgerInfo, RepairInfo};
+use crate::admin::{AdminApi, AdminCommand, AdminError, AdminRequest, Done, Failure, Result};
 use crate::listener::Stop;
 
 /// Users and keys in memory.
@@ -128,22 +128,22 @@ impl Memory {
 
     fn answer(&self, request: &dyn Any) -> Result<Vec<u8>> {
         if let Some(request) = request.downcast_ref::<UserAdd>() {
-            return Ok(reply::<UserAdd>(&self.user_add(request)?));
+            return Ok(UserAdd::reply_json(&self.user_add(request)?));
         }
         if let Some(UserList { after }) = request.downcast_ref() {
-            return Ok(reply::<UserList>(&self.user_list(after.as_deref())));
+            return Ok(UserList::reply_json(&self.user_list(after.as_deref())));
         }
         if let Some(request) = request.downcast_ref::<KeyAdd>() {
-            return Ok(reply::<KeyAdd>(&self.key_add(request)));
+            return Ok(KeyAdd::reply_json(&self.key_add(request)));
         }
         if request.is::<KeyList>() {
-            return Ok(reply::<KeyList>(&self.key_list()));
+            return Ok(KeyList::reply_json(&self.key_list()));
         }
         if request.is::<KeyRemove>() {
-            return Ok(reply::<KeyRemove>(&Done::Done));
+            return Ok(KeyRemove::reply_json(&Done::Done));
         }
         if request.is::<StatusRequest>() {
-            return Ok(reply::<StatusRequest>(&Self::status()));
+            return Ok(StatusRequest::reply_json(&Self::status()));
         }
         Err(AdminError::new(Failure::Unavailable, "disks are away"))
     }
@@ -158,10 +158,6 @@ impl AdminApi for Memory {
         let request: Box<dyn Any> = request;
         self.answer(&*request)
     }
-}
-
-fn reply<C: AdminCommand>(reply: &C::Reply) -> Vec<u8> {
-    to_envelope(C::SPEC.reply, reply)
 }
 
 struct Running {

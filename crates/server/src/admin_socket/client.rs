@@ -12,11 +12,9 @@ use hyper_util::rt::TokioIo;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use super::command::AdminCommand;
-use super::envelope::{from_envelope, to_envelope};
-use super::error::AdminError;
 use super::server::PATH;
 use super::socket;
+use crate::admin::{AdminCommand, AdminError};
 
 /// A reply longer than this is none of ours.
 const REPLY_BYTES_MAX: usize = 16 << 20;
@@ -101,10 +99,10 @@ impl AdminClient {
     /// # Errors
     /// The server refuses, disconnects, or takes longer than a minute.
     pub async fn ask<C: AdminCommand>(&mut self, command: &C) -> Result<C::Reply, ClientError> {
-        let request = to_envelope(C::SPEC.name, command);
-        let reply = tokio::time::timeout(REQUEST_TIME, self.exchange(request)).await;
+        let exchange = self.exchange(command.request_json());
+        let reply = tokio::time::timeout(REQUEST_TIME, exchange).await;
         let reply = reply.unwrap_or_else(|_| Err(self.broken("takes longer than a minute")))?;
-        from_envelope(C::SPEC.reply, &reply).map_err(|_| self.strange())
+        C::parse_reply(&reply).map_err(|_| self.strange())
     }
 
     fn strange(&self) -> ClientError {
