@@ -31,7 +31,7 @@ use crate::admin::{AdminError, Failure};
 use crate::config::{Config, ConfigError};
 use crate::credentials;
 use crate::engine::ServedStore;
-use crate::ready::{FileError, replace_private_file};
+use crate::private_file::{FileError, replace_private_file};
 use crate::serve::{DemoCredentials, Endpoints, Running};
 
 /// Disks of the demo's pool: enough for 4+2.

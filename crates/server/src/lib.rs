@@ -17,6 +17,7 @@ pub mod lock;
 pub mod log;
 pub mod master_key;
 pub mod metrics;
+pub mod private_file;
 pub mod process;
 pub mod ready;
 pub mod serve;

@@ -11,7 +11,7 @@ use crate::admin::key_file::{
     KeyFileExport, KeyFileList, KeyFileRetire, KeyFileRotate, MasterKeyInfo,
 };
 use crate::engine::OpenEngine;
-use crate::ready::create_private_file;
+use crate::private_file::create_private_file;
 
 /// The subcommands about the master key.
 #[derive(Debug, Subcommand)]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::load::Values;
 use super::table::{Key, Range, Reload, Section, read, sections};
 use super::value::{ByteSize, Context, Field, LayoutChoice, LogFormat, LogLevel, UnwritableAudit};
+use crate::store_engine::pool_state_file::{POOL_STATE_FILE, is_same_folder, remembered_folders};
 
 fn is_pool_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -543,6 +544,28 @@ impl Config {
     #[must_use]
     pub fn audit_folder(&self) -> PathBuf {
         self.beside_state(self.audit.folder.as_deref(), "audit")
+    }
+
+    /// The file in the state folder that remembers the disks of the pools.
+    #[must_use]
+    pub fn pool_state_file(&self) -> PathBuf {
+        self.server.state_dir.join(POOL_STATE_FILE)
+    }
+
+    /// The configuration with the folders that were added by command.
+    #[must_use]
+    pub fn with_added_folders(&self) -> Self {
+        let mut config = self.clone();
+        for (folder, pool) in remembered_folders(&self.pool_state_file()) {
+            let known = config.folders();
+            if !known
+                .iter()
+                .any(|(known, _)| is_same_folder(known, &folder))
+            {
+                config.add_folder(folder, pool);
+            }
+        }
+        config
     }
 
     /// The networks of [`Server::shared_addresses`].

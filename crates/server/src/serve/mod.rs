@@ -39,9 +39,9 @@ use crate::listener::{
 use crate::lock::{LockError, StateLock};
 use crate::log::Logging;
 use crate::metrics::{Metrics, MetricsEndpoint, Readiness};
+use crate::private_file::FileError;
 use crate::process::connections_within;
-use crate::ready::{FileError, Ready, ReadyDoor, ReadyFile};
-use crate::store_engine::pool_state_file::with_added;
+use crate::ready::{Ready, ReadyDoor, ReadyFile};
 use crate::tls::{Tls, TlsError};
 
 use listeners::metrics_listener;
@@ -153,7 +153,7 @@ pub async fn start_for<O: OpenEngine>(
     purpose: Purpose,
 ) -> Result<Running<O::Engine>, StartError> {
     // What the configuration names is what a pool begins with.
-    let all = with_added(&config);
+    let all = config.with_added_folders();
     let mut errors = findings(&all);
     errors.retain(|finding| finding.severity == Severity::Error);
     if !errors.is_empty() {

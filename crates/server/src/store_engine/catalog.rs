@@ -176,7 +176,7 @@ impl OpenStore {
 
 /// With disks named by their folders.
 fn spelled(config: &Config, error: dewar_types::Error) -> BoxError {
-    let message = pool_state_file::spelled(config, &error.to_string());
+    let message = pool_state_file::spelled(&config.pool_state_file(), &error.to_string());
     dewar_types::Error::with_source(error.kind(), message, error).into()
 }
 

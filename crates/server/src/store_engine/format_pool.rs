@@ -36,7 +36,7 @@ pub(super) struct FormattedPool {
 /// # Errors
 /// [`ErrorKind::NotFound`] when there is none and none may be made.
 pub(super) fn find(config: &Config, folders: &Folders, purpose: Purpose) -> Result<FormatState> {
-    let path = pool_state_file::path(config);
+    let path = config.pool_state_file();
     if let Some(file) = pool_state_file::read(&path)? {
         let dewar = u128::from_str_radix(&file.dewar, 16).map(DewarId);
         let (Ok(dewar), Ok(key)) = (dewar, file.master_key.parse::<MasterKeyId>()) else {
@@ -103,7 +103,7 @@ impl FormatState {
         folders: &Folders,
         master: &MasterKeys,
     ) -> Result<FormattedPool> {
-        let path = pool_state_file::path(config);
+        let path = config.pool_state_file();
         let file = |dewar: DewarId, formatted| PoolState {
             dewar: dewar.to_string(),
             formatted,

@@ -43,7 +43,7 @@ use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::{DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
 
-use pool_state_file::PoolStateFile;
+use pool_state_file::{PoolStateFile, folder_memory};
 
 use crate::admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
 use crate::admin::disks::DiskInfo;
@@ -212,7 +212,7 @@ impl OpenEngine for OpenStore {
             let (engine, dewar) = (&ground.engine, ground.dewar);
             match engine::Engine::loss(env, engine, dewar, &ground.folders).await? {
                 Some(mut report) => {
-                    report.text = pool_state_file::spelled(config, &report.text);
+                    report.text = pool_state_file::spelled(&config.pool_state_file(), &report.text);
                     confirm_loss(&report, code)?;
                     ground.engine.journal.accept_loss = true;
                 }
@@ -269,7 +269,7 @@ impl OpenEngine for OpenStore {
             let outlook = Arc::clone(&configured) as _;
             engine.keep_looking(Arc::clone(&folders), outlook).await;
         }
-        let roster = Arc::new(PoolStateFile::open(config)?);
+        let roster = Arc::new(PoolStateFile::open(config.pool_state_file())?);
         let changes = DiskChanges::new(
             Arc::new(config.clone()),
             engine.store().clone(),
@@ -322,7 +322,17 @@ impl OpenEngine for OpenStore {
     }
 
     async fn look_at_folders(&self, config: &Config) -> Vec<DiskInfo> {
-        pool_state_file::known_disks(config, &disks::probe(config).await)
+        let folders = disks::probe(config).await;
+        let known = folder_memory(&config.pool_state_file(), &folders).into_iter();
+        known
+            .map(|folder| DiskInfo {
+                number: folder.number,
+                id: folder.id.map(|id| id.to_string()),
+                path: Some(folder.folder),
+                state: folder.state.to_owned(),
+                ..DiskInfo::default()
+            })
+            .collect()
     }
 
     async fn rebuild(
@@ -442,7 +452,7 @@ fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
         );
         at = source.source();
     }
-    let mut message = pool_state_file::spelled(config, &error.to_string());
+    let mut message = pool_state_file::spelled(&config.pool_state_file(), &error.to_string());
     let mut add = |advice: &str| {
         let end = if message.ends_with(['.', '?']) {
             " "
@@ -513,7 +523,7 @@ impl ServedStore for StoreEngine {
                 engine.backups(),
                 store.clone(),
                 catalog::effective(&self.config),
-                pool_state_file::path(&self.config),
+                self.config.pool_state_file(),
             ),
             store,
             pool,

@@ -16,11 +16,10 @@ use dewar_types::{DiskId, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::admin::disks::DiskInfo;
-use crate::config::Config;
-use crate::ready::replace_private_file;
+use crate::private_file::replace_private_file;
 
-const FILE: &str = "pool.json";
+/// The name of the file in the state folder.
+pub const POOL_STATE_FILE: &str = "pool.json";
 
 /// Digits of an id in messages, which name the disk in commands, too.
 const ID_DIGITS: usize = 8;
@@ -28,22 +27,22 @@ const ID_DIGITS: usize = 8;
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PoolState {
+pub struct PoolState {
     /// The deployment, in 32 hexadecimal digits.
-    pub(super) dewar: String,
+    pub dewar: String,
     /// Whether formatting has ended.
-    pub(super) formatted: bool,
+    pub formatted: bool,
     /// The master key that secrets are wrapped with.
-    pub(super) master_key: String,
+    pub master_key: String,
     /// The disks that were ever seen, and folders that wait for theirs.
     #[serde(default)]
-    pub(super) disks: Vec<DiskEntry>,
+    pub disks: Vec<DiskEntry>,
 }
 
 /// A disk, and where it was last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct DiskEntry {
+pub struct DiskEntry {
     /// The number that people use for the disk; never reused.
     number: u32,
     /// Its id, in 32 hexadecimal digits; `None` as long as it was not seen.
@@ -68,15 +67,11 @@ impl DiskEntry {
     }
 }
 
-pub(super) fn path(config: &Config) -> PathBuf {
-    config.server.state_dir.join(FILE)
-}
-
 /// Reads the file; `None` when it does not exist.
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] when it is malformed, [`ErrorKind::Unavailable`] when it cannot be read.
-pub(super) fn read(path: &Path) -> Result<Option<PoolState>> {
+pub fn read(path: &Path) -> Result<Option<PoolState>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -96,31 +91,30 @@ pub(super) fn read(path: &Path) -> Result<Option<PoolState>> {
     Ok(Some(file))
 }
 
-pub(super) fn write(path: &Path, file: &PoolState) -> Result<()> {
+pub fn write(path: &Path, file: &PoolState) -> Result<()> {
     let text = serde_json::to_string_pretty(file)
         .map_err(|error| Error::with_source(ErrorKind::Internal, "describing the pool", error))?;
     replace_private_file(path, text.as_bytes())
         .map_err(|error| Error::with_source(ErrorKind::Unavailable, error.to_string(), error))
 }
 
-/// The configuration with the folders that were added by command.
+/// The folders of the disks in the file that were not removed, each with the number of its pool. None
+/// if the file cannot be read: that is an error when the pool is opened.
 #[must_use]
-pub(crate) fn with_added(config: &Config) -> Config {
-    let mut config = config.clone();
-    // A file that cannot be read is told of when the pool is opened.
-    if let Ok(Some(file)) = read(&path(&config)) {
-        for disk in file.disks.into_iter().filter(|disk| !disk.removed) {
-            let known = config.folders();
-            if !known.iter().any(|(known, _)| same(known, &disk.folder)) {
-                config.add_folder(disk.folder, disk.pool);
-            }
-        }
-    }
-    config
+pub fn remembered_folders(path: &Path) -> Vec<(PathBuf, u16)> {
+    let disks = remembered(path).into_iter();
+    let expected = disks.filter(|disk| !disk.removed);
+    expected.map(|disk| (disk.folder, disk.pool)).collect()
+}
+
+fn remembered(path: &Path) -> Vec<DiskEntry> {
+    let file = read(path).ok().flatten();
+    file.map_or_else(Vec::new, |file| file.disks)
 }
 
 /// Whether two paths lead to the same folder. An absent folder is compared by name.
-fn same(a: &Path, b: &Path) -> bool {
+#[must_use]
+pub fn is_same_folder(a: &Path, b: &Path) -> bool {
     let place = |path: &Path| {
         let named = || std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         path.canonicalize().unwrap_or_else(|_| named())
@@ -128,20 +122,30 @@ fn same(a: &Path, b: &Path) -> bool {
     a == b || place(a) == place(b)
 }
 
-/// Whether the state folder knows of a pool.
+/// Whether the file knows of a pool.
 #[must_use]
-pub(crate) fn knows_pool(config: &Config) -> bool {
-    matches!(read(&path(config)), Ok(Some(file)) if file.formatted)
+pub fn knows_pool(path: &Path) -> bool {
+    matches!(read(path), Ok(Some(file)) if file.formatted)
 }
 
-/// The folders, and disks with other last folders, as far as they are known while the store does
-/// not open.
-pub(super) fn known_disks(config: &Config, folders: &Folders) -> Vec<DiskInfo> {
-    // A file that cannot be read is told of by what does not open.
-    let remembered = read(&path(config)).ok().flatten();
-    let remembered = remembered.map_or_else(Vec::new, |file| file.disks);
-    let mut disks = Vec::new();
-    for folder in &folders.all {
+/// A folder of a pool that is not open, with what is known about its disk.
+#[derive(Debug)]
+pub struct FolderMemory {
+    /// The folder.
+    pub folder: String,
+    /// The number of its disk.
+    pub number: Option<u32>,
+    /// The id of the disk that is in it now.
+    pub id: Option<DiskId>,
+    /// The word for the state of its disk, as `dewar disk list` shows it.
+    pub state: &'static str,
+}
+
+/// The folders as far as they are known while the pool is not open.
+#[must_use]
+pub fn folder_memory(path: &Path, folders: &Folders) -> Vec<FolderMemory> {
+    let remembered = remembered(path);
+    let known = folders.all.iter().map(|folder| {
         let (label, state) = folder.state();
         let id = match &folder.content {
             FolderContent::Disk { identity, .. } => Some(identity.disk),
@@ -149,22 +153,21 @@ pub(super) fn known_disks(config: &Config, folders: &Folders) -> Vec<DiskInfo> {
         };
         let here = remembered.iter().find(|disk| match id {
             Some(id) => disk.id() == Some(id),
-            None => !disk.removed && same(&disk.folder, Path::new(&label)),
+            None => !disk.removed && is_same_folder(&disk.folder, Path::new(&label)),
         });
         let removed = here.is_some_and(|disk| disk.removed);
-        disks.push(DiskInfo {
+        FolderMemory {
             number: here.map(|disk| disk.number),
-            id: id.map(|id| id.to_string()),
-            path: Some(label),
-            state: if removed { "removed" } else { state }.to_owned(),
-            ..DiskInfo::default()
-        });
-    }
-    disks
+            id,
+            folder: label,
+            state: if removed { "removed" } else { state },
+        }
+    });
+    known.collect()
 }
 
 /// The memory while the pool is open.
-pub(super) struct PoolStateFile {
+pub struct PoolStateFile {
     path: PathBuf,
     file: Mutex<PoolState>,
     /// Folders that are not expected any more: their disks are in others, or they were forgotten.
@@ -176,8 +179,7 @@ impl PoolStateFile {
     ///
     /// # Errors
     /// As [`read`]; [`ErrorKind::NotFound`] without the file.
-    pub(super) fn open(config: &Config) -> Result<Self> {
-        let path = path(config);
+    pub fn open(path: PathBuf) -> Result<Self> {
         let file = read(&path)?.ok_or_else(|| {
             let what = format!("{} is gone", path.display());
             Error::new(ErrorKind::NotFound, what)
@@ -191,7 +193,7 @@ impl PoolStateFile {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(super) fn note_master_key(&self, id: MasterKeyId) -> Result<()> {
+    pub fn note_master_key(&self, id: MasterKeyId) -> Result<()> {
         let mut file = self.file.lock();
         let id = id.to_string();
         if file.master_key != id {
@@ -219,7 +221,7 @@ impl PoolStateFile {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(super) fn reserve(&self, folder: &Path, pool: u16) -> Result<()> {
+    pub fn reserve(&self, folder: &Path, pool: u16) -> Result<()> {
         self.change(|disks| {
             let waits = |disk: &DiskEntry| disk.folder == folder && disk.id.is_none();
             if !disks.iter().any(waits) {
@@ -236,7 +238,7 @@ impl PoolStateFile {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(super) fn note_pools(&self, pools: &BTreeMap<DiskId, u16>) -> Result<()> {
+    pub fn note_pools(&self, pools: &BTreeMap<DiskId, u16>) -> Result<()> {
         self.change(|disks| {
             for disk in disks {
                 if let Some(pool) = disk.id().and_then(|id| pools.get(&id)) {
@@ -247,7 +249,7 @@ impl PoolStateFile {
     }
 
     /// The number of the pool of a disk, as far as it is remembered.
-    pub(super) fn pool_of(&self, id: DiskId) -> Option<u16> {
+    pub fn pool_of(&self, id: DiskId) -> Option<u16> {
         let file = self.file.lock();
         let disk = file.disks.iter().find(|disk| disk.id() == Some(id))?;
         Some(disk.pool)
@@ -257,7 +259,7 @@ impl PoolStateFile {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(super) fn forget(&self, folder: &Path) -> Result<bool> {
+    pub fn forget(&self, folder: &Path) -> Result<bool> {
         let forgotten = self.change(|disks| {
             let before = disks.len();
             disks.retain(|disk| disk.folder != folder || disk.id.is_some());
@@ -270,7 +272,7 @@ impl PoolStateFile {
     }
 
     /// Whether no disk is expected in a folder any more.
-    pub(super) fn is_left(&self, folder: &Path) -> bool {
+    pub fn is_left(&self, folder: &Path) -> bool {
         self.left.lock().contains(folder)
     }
 
@@ -278,7 +280,7 @@ impl PoolStateFile {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(super) fn note(
+    pub fn note(
         &self,
         folders: &[(PathBuf, Option<DiskId>)],
         removed: &BTreeSet<DiskId>,
@@ -303,7 +305,7 @@ impl PoolStateFile {
     }
 
     /// The number of each disk.
-    pub(super) fn numbers(&self) -> BTreeMap<DiskId, u32> {
+    pub fn numbers(&self) -> BTreeMap<DiskId, u32> {
         let file = self.file.lock();
         let disks = file.disks.iter();
         disks
@@ -312,14 +314,14 @@ impl PoolStateFile {
     }
 
     /// The disk of a number.
-    pub(super) fn by_number(&self, number: u32) -> Option<DiskId> {
+    pub fn by_number(&self, number: u32) -> Option<DiskId> {
         let file = self.file.lock();
         let mut disks = file.disks.iter();
         disks.find(|disk| disk.number == number)?.id()
     }
 
     /// The last disk of a folder: one that was not removed, if there is one.
-    pub(super) fn at(&self, folder: &Path) -> Option<DiskId> {
+    pub fn at(&self, folder: &Path) -> Option<DiskId> {
         let file = self.file.lock();
         let here = file.disks.iter().rev().filter(|disk| disk.folder == folder);
         let (removed, others): (Vec<_>, Vec<_>) = here
@@ -330,14 +332,14 @@ impl PoolStateFile {
 
     /// A message for people, with disks named by their present or last folders. An id alone does
     /// not tell which disk to pull.
-    pub(super) fn spell(&self, message: &str) -> String {
+    pub fn spell(&self, message: &str) -> String {
         let file = self.file.lock();
         spell(&file.disks, message)
     }
 
     /// The last folder of a disk; `None` if another disk that was not removed is there now, because
     /// an action on the folder would affect that disk.
-    pub(super) fn folder_of(&self, id: DiskId) -> Option<PathBuf> {
+    pub fn folder_of(&self, id: DiskId) -> Option<PathBuf> {
         let file = self.file.lock();
         let disk = file.disks.iter().find(|disk| disk.id() == Some(id))?;
         let taken = file.disks.iter().any(|other| {
@@ -347,13 +349,10 @@ impl PoolStateFile {
     }
 }
 
-/// The same with the record in a configuration's state folder, for messages about a pool that does
-/// not open.
-pub(super) fn spelled(config: &Config, message: &str) -> String {
-    match read(&path(config)) {
-        Ok(Some(file)) => spell(&file.disks, message),
-        _ => message.to_owned(),
-    }
+/// As [`PoolStateFile::spell`] with the file `path`, for messages about a pool that does not open.
+#[must_use]
+pub fn spelled(path: &Path, message: &str) -> String {
+    spell(&remembered(path), message)
 }
 
 fn spell(disks: &[DiskEntry], message: &str) -> String {
@@ -417,7 +416,7 @@ mod tests {
     fn roster() -> (tempfile::TempDir, PoolStateFile) {
         let dir = tempfile::tempdir().expect("a folder");
         let roster = PoolStateFile {
-            path: dir.path().join(FILE),
+            path: dir.path().join(POOL_STATE_FILE),
             file: Mutex::new(PoolState {
                 dewar: "1".to_owned(),
                 formatted: true,
@@ -435,7 +434,7 @@ mod tests {
 
     #[test]
     fn numbers_stay_with_their_disks() {
-        let (dir, roster) = roster();
+        let (_dir, roster) = roster();
         let none = BTreeSet::new();
         let first = [found("/a", 11), found("/b", 0), found("/c", 13)];
         roster.note(&first, &none).expect("written");
@@ -458,17 +457,11 @@ mod tests {
         assert_eq!(roster.folder_of(DiskId(14)), Some(PathBuf::from("/b")));
         assert_eq!(roster.folder_of(DiskId(13)), Some(PathBuf::from("/a")));
         // All of that is in the file.
-        let config = {
-            let mut config = Config::default();
-            config.server.state_dir = dir.path().to_path_buf();
-            config.pool.disks = vec!["/a".into(), "/x".into()];
-            config
-        };
-        let file = read(&path(&config)).expect("readable").expect("there");
+        let file = read(&roster.path).expect("readable").expect("there");
         assert_eq!(file, *roster.file.lock());
-        assert!(knows_pool(&config));
-        let folders = with_added(&config).pool.disks;
-        let expected: Vec<PathBuf> = ["/a", "/x", "/c", "/b"].map(PathBuf::from).into();
+        assert!(knows_pool(&roster.path));
+        let folders = remembered_folders(&roster.path);
+        let expected = ["/a", "/c", "/b"].map(|folder| (PathBuf::from(folder), 0));
         assert_eq!(folders, expected);
     }
 

@@ -34,7 +34,7 @@ use crate::admin::catalog::{BlobsInfo, CatalogInfo};
 use crate::admin::time_text::rfc3339;
 use crate::config::Config;
 use crate::listener::BoxError;
-use crate::ready::replace_private_file;
+use crate::private_file::replace_private_file;
 
 /// The file in the state folder about the current attempt.
 const WORK_FILE: &str = "catalog-work.json";

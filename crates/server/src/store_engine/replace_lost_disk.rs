@@ -49,7 +49,7 @@ impl OpenStore {
             Some(disk) => disk,
             None => disks::open(folder, config.pool.disk_deadline).await?,
         };
-        let roster = PoolStateFile::open(config)?;
+        let roster = PoolStateFile::open(config.pool_state_file())?;
         let lost = lost(&roster, old, folder, &*new, &shortage).await?;
         let lost = lost.ok_or_else(|| {
             let away: Vec<String> = shortage.away.iter().map(ToString::to_string).collect();
@@ -57,7 +57,10 @@ impl OpenStore {
                 "{old} is none of the disks that are away: {}",
                 away.join(", ")
             );
-            Error::new(ErrorKind::NotFound, spelled(config, &message))
+            Error::new(
+                ErrorKind::NotFound,
+                spelled(&config.pool_state_file(), &message),
+            )
         })?;
         // Before it is formatted, so that every later start looks into it.
         let pool = roster.pool_of(lost).unwrap_or(engine.pool);
