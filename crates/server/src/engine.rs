@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use dewar_admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
+use dewar_admin::disks::DiskInfo;
+use dewar_admin::status::Doors;
+use dewar_admin::{AdminApi, AdminError};
 
-use crate::admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
-use crate::admin::disks::DiskInfo;
-use crate::admin::status::Doors;
-use crate::admin::{AdminApi, AdminError};
 use crate::config::Config;
 use crate::listener::{BoxError, ListenerSpec};
 use crate::metrics::{Metrics, Readiness};

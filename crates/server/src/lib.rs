@@ -3,7 +3,6 @@
 //! [`process`] and [`serve`] contain the sequence from start to stop. [`engine`] is the seam to the
 //! store. The other modules are independent of each other.
 
-pub mod admin;
 pub mod admin_socket;
 pub mod cli;
 pub mod config;
@@ -15,9 +14,7 @@ mod keytab;
 pub mod listener;
 pub mod lock;
 pub mod log;
-pub mod master_key;
 pub mod metrics;
-pub mod private_file;
 pub mod process;
 pub mod ready;
 pub mod serve;

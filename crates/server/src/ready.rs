@@ -9,9 +9,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dewar_admin::private_file::{FileError, probe_private_file, replace_private_file};
 use serde::{Serialize, Serializer};
-
-use crate::private_file::{FileError, probe_private_file, replace_private_file};
 
 /// The content of a ready file. Parts that do not exist have no member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

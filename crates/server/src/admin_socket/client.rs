@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use dewar_admin::{AdminCommand, AdminError};
 use http::{Method, Request as HttpRequest, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -14,7 +15,6 @@ use zeroize::Zeroizing;
 
 use super::server::PATH;
 use super::socket;
-use crate::admin::{AdminCommand, AdminError};
 
 /// A reply longer than this is none of ours.
 const REPLY_BYTES_MAX: usize = 16 << 20;

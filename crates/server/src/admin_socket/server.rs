@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dewar_admin::{
+    AdminApi, AdminError, AdminRequest, Failure, Result, carry_out, parse_request, turned_away,
+};
 use http::{Method, Request as HttpRequest, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
@@ -15,9 +18,6 @@ use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::socket::{AdminSocket, is_allowed};
-use crate::admin::{
-    AdminApi, AdminError, AdminRequest, Failure, Result, carry_out, parse_request, turned_away,
-};
 use crate::listener::Stop;
 
 /// The path for requests.

@@ -10,10 +10,9 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use dewar_admin::private_file::folder_of;
 use thiserror::Error;
 use tokio::net::{UnixListener, UnixStream};
-
-use crate::private_file::folder_of;
 
 /// A socket cannot be made.
 #[derive(Debug, Error)]

@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use dewar_admin::accounts::{
+    AccountState, KeyAdd, KeyInfo, KeyList, KeyRemove, KeySet, ListPage, NewKey, UserAdd, UserInfo,
+    UserList,
+};
+use dewar_admin::status::{OpenUploads, PoolInfo, PoolStatus, Status, StatusRequest};
+use dewar_admin::upkeep::{LedgerInfo, RepairInfo};
+use dewar_admin::{AdminApi, AdminCommand, AdminError, AdminRequest, Done, Failure, Result};
 use dewar_auth::Secret;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::socket::is_allowed;
 use super::*;
-use crate::admin::accounts::{
-    AccountState, KeyAdd, KeyInfo, KeyList, KeyRemove, KeySet, ListPage, NewKey, UserAdd, UserInfo,
-    UserList,
-};
-use crate::admin::status::{OpenUploads, PoolInfo, PoolStatus, Status, StatusRequest};
-use crate::admin::upkeep::{LedgerInfo, RepairInfo};
-use crate::admin::{AdminApi, AdminCommand, AdminError, AdminRequest, Done, Failure, Result};
 use crate::listener::Stop;
 
 /// Users and keys in memory.

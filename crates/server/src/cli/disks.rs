@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use dewar_admin::amount;
+use dewar_admin::disks::{
+    DiskAction, DiskAdd, DiskAdded, DiskDecide, DiskDecided, DiskInfo, DiskReadmit, DiskReadmitted,
+    DiskRemove, DiskRemoved,
+};
+use dewar_admin::upkeep::LedgerInfo;
 
 use super::admin_request::{CommonArgs, one, show};
 use super::columns::table;
 use super::exit::{CommandError, CommandResult, USAGE};
 use super::run::block_on;
 use super::server_target::{list_disks, replace_lost};
-use crate::admin::amount;
-use crate::admin::disks::{
-    DiskAction, DiskAdd, DiskAdded, DiskDecide, DiskDecided, DiskInfo, DiskReadmit, DiskReadmitted,
-    DiskRemove, DiskRemoved,
-};
-use crate::admin::upkeep::LedgerInfo;
 use crate::engine::OpenEngine;
 
 /// The subcommands about disks.

@@ -12,9 +12,9 @@
 
 use std::process::ExitCode;
 
+use dewar_admin::{AdminError, Failure};
 use dewar_types::{Error, ErrorKind};
 
-use crate::admin::{AdminError, Failure};
 use crate::admin_socket::ClientError;
 use crate::config::ConfigError;
 use crate::demo::DemoError;

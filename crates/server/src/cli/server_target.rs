@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use dewar_admin::disks::{DiskInfo, DiskList};
+use dewar_admin::status::Doors;
+use dewar_admin::{AdminApi, AdminCommand, carry_out, read_reply};
 
 use super::exit::{CONFLICT, CommandError, FAILED, UNAVAILABLE, USAGE};
-use crate::admin::disks::{DiskInfo, DiskList};
-use crate::admin::status::Doors;
-use crate::admin::{AdminApi, AdminCommand, carry_out, read_reply};
 use crate::admin_socket::AdminClient;
 use crate::config::check::{Severity, findings};
 use crate::config::{Config, ConfigError};

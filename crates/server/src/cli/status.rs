@@ -2,17 +2,18 @@
 
 use std::iter;
 
+use dewar_admin::catalog::{SETTLE, UNSETTLED};
+use dewar_admin::progress::Progress;
+use dewar_admin::status::{DiskStatus, HealthIssue, PoolInfo, Status, StatusRequest};
+use dewar_admin::upkeep::{LedgerInfo, LedgerLineInfo};
+use dewar_admin::{ID_DIGITS, amount, disk_issue};
+
 use super::admin_request::show;
 use super::columns::table;
 use super::exit::{CommandError, CommandResult};
 use super::run::block_on;
 use super::server_target::{ServerTarget, running};
 use super::{disks, uploads};
-use crate::admin::catalog::{SETTLE, UNSETTLED};
-use crate::admin::progress::Progress;
-use crate::admin::status::{DiskStatus, HealthIssue, PoolInfo, Status, StatusRequest};
-use crate::admin::upkeep::{LedgerInfo, LedgerLineInfo};
-use crate::admin::{ID_DIGITS, amount, disk_issue};
 
 /// With `check`: redundancy or service is reduced.
 const DEGRADED: u8 = 1;
@@ -366,8 +367,8 @@ pub(super) fn span(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::status::PoolStatus;
-    use crate::admin::upkeep::RepairInfo;
+    use dewar_admin::status::PoolStatus;
+    use dewar_admin::upkeep::RepairInfo;
 
     fn disk(number: u32, state: &str) -> DiskStatus {
         DiskStatus {

@@ -8,12 +8,12 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use dewar_admin::pool_state_file::knows_pool;
+use dewar_admin::private_file::is_within;
 use dewar_disks::pool::IDENTITY_FILE;
 
 use super::keys::Config;
 use crate::keytab::Keytab;
-use crate::private_file::is_within;
-use crate::store_engine::pool_state_file::knows_pool;
 use crate::tls;
 
 /// How bad a finding is.

@@ -8,10 +8,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dewar_admin::pool_state_file::{POOL_STATE_FILE, is_same_folder, remembered_folders};
+
 use super::load::Values;
 use super::table::{Key, Range, Reload, Section, read, sections};
 use super::value::{ByteSize, Context, Field, LayoutChoice, LogFormat, LogLevel, UnwritableAudit};
-use crate::store_engine::pool_state_file::{POOL_STATE_FILE, is_same_folder, remembered_folders};
 
 fn is_pool_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

@@ -22,11 +22,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use dewar_admin::private_file::FileError;
+use dewar_admin::status::{DoorStatus, Doors, HealthIssue};
 use dewar_env::Env;
 use dewar_http_front::RequestIds;
 use thiserror::Error;
 
-use crate::admin::status::{DoorStatus, Doors, HealthIssue};
 use crate::admin_socket::{self, AdminSocket, SocketError};
 use crate::config::check::{Finding, Severity, findings};
 use crate::config::{Config, ConfigError, Reload};
@@ -39,7 +40,6 @@ use crate::listener::{
 use crate::lock::{LockError, StateLock};
 use crate::log::Logging;
 use crate::metrics::{Metrics, MetricsEndpoint, Readiness};
-use crate::private_file::FileError;
 use crate::process::connections_within;
 use crate::ready::{Ready, ReadyDoor, ReadyFile};
 use crate::tls::{Tls, TlsError};

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dewar_admin::catalog::{BlobsInfo, CatalogInfo, RebuildRequest, RestoreRequest};
+use dewar_admin::rfc3339;
+use dewar_admin::{backup_folder, pool_state_file};
 use dewar_auth::MasterKeyId;
 use dewar_disks::RebuildSource;
 use dewar_store::engine::{
@@ -12,11 +15,8 @@ use dewar_store::engine::{
 use dewar_store::salvage::{KEPT_BUCKET, KEPT_USER, SalvageReport, SalvageTotals};
 use dewar_types::{Error, ErrorKind};
 
-use super::backup_admin::backup_folder;
 use super::rebuild_report::{RebuildAttempt, RebuildCommand, RebuildOptions, forget_ended};
-use super::{OpenContext, OpenStore, pool_state_file};
-use crate::admin::catalog::{BlobsInfo, CatalogInfo, RebuildRequest, RestoreRequest};
-use crate::admin::time_text::rfc3339;
+use super::{OpenContext, OpenStore};
 use crate::config::Config;
 use crate::engine::Purpose;
 use crate::listener::BoxError;

@@ -1,17 +1,17 @@
 //! The creation of a pool, which happens only once.
 //!
-//! The state folder records it ([`super::pool_state_file`]): the deployment, whether formatting has ended,
+//! The state folder records it ([`dewar_admin::pool_state_file`]): the deployment, whether formatting has ended,
 //! and the id of the master key. While formatting has not ended there can be no data, so after a
 //! crash in the middle it is repeated. Once it has ended, blank folders always count as missing
 //! disks. So an unmounted mount point never receives data.
 
+use dewar_admin::pool_state_file::{self, PoolState};
 use dewar_auth::{MasterKeyId, MasterKeys};
 use dewar_disks::pool::DewarId;
 use dewar_env::Env;
 use dewar_store::engine::{Engine, EngineConfig, Folder, FolderContent, Folders};
 use dewar_types::{Error, ErrorKind, Result};
 
-use super::pool_state_file::{self, PoolState};
 use super::space;
 use crate::config::Config;
 use crate::engine::Purpose;

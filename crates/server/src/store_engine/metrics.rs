@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use dewar_admin::{DiskChanges, PoolFigures};
 use dewar_audit::AuditLog;
 use dewar_disks::pool::Pool;
 use dewar_disks::upkeep::Ledger;
@@ -26,8 +27,6 @@ use prometheus_client::registry::Unit;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::changes::DiskChanges;
-use super::pools::PoolFigures;
 use super::usage_metrics::UsageMetrics;
 use crate::metrics::Metrics;
 

@@ -6,19 +6,13 @@
 //! start: every configured folder exists and is blank, and the state folder has no record of a pool
 //! ([`format_pool`]).
 
-mod backup_admin;
 mod catalog;
-mod changes;
 mod disks;
 mod format_pool;
-mod key_file;
 mod metrics;
-pub(crate) mod pool_state_file;
-mod pools;
 mod rebuild_report;
 mod replace_lost_disk;
 mod space;
-mod upkeep;
 mod usage_metrics;
 mod xrootd;
 
@@ -28,6 +22,15 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use dewar_admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
+use dewar_admin::disks::DiskInfo;
+use dewar_admin::master_key::{self, PoolKey};
+use dewar_admin::pool_state_file::{self, PoolStateFile, folder_memory};
+use dewar_admin::status::Doors;
+use dewar_admin::{
+    AdminApi, AdminContext, AdminError, BackupAdmin, ConfiguredFolders, DiskChanges, KeyFileAdmin,
+    UpkeepAdmin, done_here,
+};
 use dewar_audit::{AuditConfig, AuditLog, AuditRates};
 use dewar_auth::{Caller, MasterKeys, Ownership};
 use dewar_disks::pool::DewarId;
@@ -43,26 +46,13 @@ use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::{DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
 
-use pool_state_file::{PoolStateFile, folder_memory};
-
-use crate::admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
-use crate::admin::disks::DiskInfo;
-use crate::admin::status::Doors;
-use crate::admin::{AdminApi, AdminContext, AdminError, done_here};
 use crate::cli::confirm_loss;
 use crate::config::Config;
 use crate::engine::{OpenEngine, Purpose, ServedStore};
 use crate::issuers::WebKeys;
 use crate::listener::{BoxError, Fronts, ListenerSpec};
-use crate::master_key::{self, PoolKey};
 use crate::metrics::{Metrics, Readiness};
 use crate::serve::{s3_listener, xrootd_listener};
-
-pub(crate) use backup_admin::BackupAdmin;
-pub(crate) use changes::DiskChanges;
-pub(crate) use key_file::KeyFile;
-pub(crate) use pools::PoolFigures;
-pub(crate) use upkeep::UpkeepAdmin;
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
@@ -77,7 +67,7 @@ pub struct OpenStore {
 pub struct StoreEngine {
     env: Env,
     config: Config,
-    key_file: KeyFile,
+    key_file: KeyFileAdmin,
     engine: engine::Engine,
     changes: DiskChanges,
     s3: Arc<dewar_s3::Door>,
@@ -263,7 +253,7 @@ impl OpenEngine for OpenStore {
         let s3 = Arc::new(dewar_s3::Door::new(engine.store().clone(), env.clone(), s3));
         let folders = LiveFolders::new(ground.folders, &engine);
         let paths = config.folders().into_iter().map(|(path, _)| path).collect();
-        let configured = disks::ConfiguredFolders::new(paths, config.pool.disk_deadline);
+        let configured = ConfiguredFolders::new(paths, config.pool.disk_deadline);
         let configured = Arc::new(configured);
         if purpose.serves() {
             let outlook = Arc::clone(&configured) as _;
@@ -281,7 +271,7 @@ impl OpenEngine for OpenStore {
         changes.note().map_err(|error| error.message)?;
         // A rotation may have been cut short before this was written.
         roster.note_master_key(ground.master.current())?;
-        let key_file = KeyFile::new(
+        let key_file = KeyFileAdmin::new(
             env.clone(),
             config.master_key_file(),
             config.testing.key_settle_time,

@@ -21,6 +21,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dewar_admin::catalog::{BlobsInfo, CatalogInfo};
+use dewar_admin::private_file::replace_private_file;
+use dewar_admin::rfc3339;
 use dewar_auth::MasterKeys;
 use dewar_env::{Clock, WorkProgress};
 use dewar_store::engine::{ProgressReporter, RebuildOutcome};
@@ -30,11 +33,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::catalog::{add_kept, rebuilt_info, restored_info};
-use crate::admin::catalog::{BlobsInfo, CatalogInfo};
-use crate::admin::time_text::rfc3339;
 use crate::config::Config;
 use crate::listener::BoxError;
-use crate::private_file::replace_private_file;
 
 /// The file in the state folder about the current attempt.
 const WORK_FILE: &str = "catalog-work.json";

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dewar_admin::pool_state_file::{PoolStateFile, spelled};
+use dewar_admin::{DiskConfig as _, ID_DIGITS_MIN, open_disk};
 use dewar_disks::pool::{FolderProbe, inspect};
 use dewar_env::Disk;
 use dewar_journal::QuorumShortage;
 use dewar_store::engine::{BackgroundWork, Engine, Folder, FolderContent};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 
-use super::changes::{DiskConfig as _, ID_DIGITS_MIN};
-use super::pool_state_file::{PoolStateFile, spelled};
-use super::{CLOSE_PATIENCE, OpenContext, OpenStore, disks, hint};
+use super::{CLOSE_PATIENCE, OpenContext, OpenStore, hint};
 use crate::config::Config;
 use crate::engine::Purpose;
 use crate::listener::BoxError;
@@ -47,7 +47,7 @@ impl OpenStore {
         });
         let new = match opened {
             Some(disk) => disk,
-            None => disks::open(folder, config.pool.disk_deadline).await?,
+            None => open_disk(folder, config.pool.disk_deadline).await?,
         };
         let roster = PoolStateFile::open(config.pool_state_file())?;
         let lost = lost(&roster, old, folder, &*new, &shortage).await?;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use dewar_admin::status::HealthIssue;
 use dewar_auth::{AcceptedConnection, Caller, CredentialStore as _, Origin};
 use dewar_env::{BoxFuture, Env};
 use dewar_store::Store;
@@ -19,7 +20,6 @@ use prometheus_client::metrics::histogram::Histogram;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::status::HealthIssue;
 use crate::config::Xrootd;
 use crate::keytab::Keytab;
 use crate::listener::{

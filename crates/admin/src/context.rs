@@ -13,10 +13,13 @@ use dewar_iam::FetchKeys;
 use dewar_journal::Journal;
 use dewar_store::Store;
 
-use super::command::{AdminCommand, AdminRequest};
-use super::error::{AdminError, Failure, Result};
-use super::status::Doors;
-use crate::store_engine::{BackupAdmin, DiskChanges, KeyFile, UpkeepAdmin};
+use crate::backup_admin::BackupAdmin;
+use crate::command::{AdminCommand, AdminRequest};
+use crate::disk_changes::DiskChanges;
+use crate::error::{AdminError, Failure, Result};
+use crate::key_file_admin::KeyFileAdmin;
+use crate::status::Doors;
+use crate::upkeep_admin::UpkeepAdmin;
 
 /// Carries requests of administrators out.
 #[async_trait]
@@ -77,7 +80,7 @@ pub struct AdminContext {
     /// Its backups.
     pub backups: BackupAdmin,
     /// The file of its master key.
-    pub key_file: KeyFile,
+    pub key_file: KeyFileAdmin,
     /// Fetches the keys of token issuers.
     pub web_keys: Arc<dyn FetchKeys>,
     /// The log that records requests.

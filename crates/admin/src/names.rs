@@ -4,15 +4,15 @@ use dewar_store::api::BucketRef;
 use dewar_store::quota::QuotaTarget;
 use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, TenantName};
 
-use super::error::{AdminError, Failure, Result};
+use crate::error::{AdminError, Failure, Result};
 
 /// Parses the name of a tenant; the empty name is the default tenant.
-pub(super) fn tenant_named(name: &str) -> Result<TenantName> {
+pub(crate) fn tenant_named(name: &str) -> Result<TenantName> {
     Ok(TenantName::new(name).map_err(Error::from)?)
 }
 
 /// Splits `[TENANT:]NAME`. The name is not empty.
-pub(super) fn split_tenant(text: &str) -> Result<(TenantName, &str)> {
+pub(crate) fn split_tenant(text: &str) -> Result<(TenantName, &str)> {
     let (tenant, name) = match text.split_once(':') {
         None => (TenantName::default(), text),
         Some((tenant, name)) => (tenant_named(tenant)?, name),
@@ -25,7 +25,7 @@ pub(super) fn split_tenant(text: &str) -> Result<(TenantName, &str)> {
 
 /// Parses the name of a bucket: `NAME`, which is in the tenant of the caller, `/NAME` or
 /// `/@TENANT/NAME`.
-pub(super) fn bucket_named(text: &str) -> Result<BucketRef> {
+pub(crate) fn bucket_named(text: &str) -> Result<BucketRef> {
     if !text.starts_with('/') {
         return Ok(BucketRef::own(BucketName::new(text).map_err(Error::from)?));
     }
@@ -49,7 +49,7 @@ pub fn bucket_path(tenant: &TenantName, name: &BucketName) -> String {
 }
 
 /// Parses the name of a target.
-pub(super) fn target_named(text: &str) -> Result<QuotaTarget> {
+pub(crate) fn target_named(text: &str) -> Result<QuotaTarget> {
     let wrong = |why: String| AdminError::new(Failure::Invalid, format!("{text:?}: {why}"));
     if let Some(name) = text.strip_prefix("user:") {
         return Ok(QuotaTarget::User(name.to_owned()));

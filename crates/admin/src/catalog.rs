@@ -6,10 +6,10 @@ use std::sync::Arc;
 use dewar_env::WorkProgress;
 use serde::{Deserialize, Serialize};
 
-use super::command::{AdminCommand, CommandEntry, CommandSpec, Done};
-use super::context::AdminContext;
-use super::error::Result;
-use super::progress::Progress;
+use crate::command::{AdminCommand, CommandEntry, CommandSpec, Done};
+use crate::context::AdminContext;
+use crate::error::Result;
+use crate::progress::Progress;
 
 /// The message about a restored or rebuilt catalog whose missing objects nobody has looked for.
 pub const UNSETTLED: &str = "the catalog was restored or rebuilt, and there may be blobs on the disks that it does not name";
@@ -18,7 +18,7 @@ pub const UNSETTLED: &str = "the catalog was restored or rebuilt, and there may 
 pub const SETTLE: &str = "stop the server, and `dewar catalog rebuild` puts back what is there; \
      `dewar catalog rebuild --discard-unnamed` gives it up";
 
-pub(super) const COMMANDS: &[CommandEntry] = &[
+pub(crate) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<BackupStart>(),
     CommandEntry::of::<BackupStatus>(),
 ];
@@ -208,7 +208,7 @@ pub struct BlobsInfo {
 impl BlobsInfo {
     /// Adds the work of all attempts. `places` says whether this attempt puts objects back, so that
     /// the count of those is taken over too.
-    pub(crate) fn set_done(&mut self, done: &Self, places: bool) {
+    pub fn set_done(&mut self, done: &Self, places: bool) {
         self.moved = done.moved;
         if places {
             self.objects = done.objects;

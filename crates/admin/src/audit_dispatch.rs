@@ -5,9 +5,9 @@
 use dewar_audit::AuditLog;
 use dewar_auth::{AuditEvent, AuditOutcome, AuditRecord, AuditSink as _, Caller};
 
-use super::command::{AdminRequest, Effect};
-use super::context::AdminApi;
-use super::error::{AdminError, Failure, Result};
+use crate::command::{AdminRequest, Effect};
+use crate::context::AdminApi;
+use crate::error::{AdminError, Failure, Result};
 
 /// Runs a request for the caller with this Unix user id, and returns the reply as JSON.
 ///

@@ -6,16 +6,16 @@ use dewar_store::usage::BucketReport;
 use dewar_types::ErrorKind;
 use serde::{Deserialize, Serialize};
 
-use super::accounts::{ListPage, page};
-use super::amount::amount;
-use super::command::{AdminCommand, CommandEntry, CommandSpec, Done};
-use super::context::AdminContext;
-use super::error::{AdminError, Failure, Result};
-use super::names::{bucket_named, bucket_path};
-use super::quota::{QuotaLimits, quota_state};
-use super::time_text::rfc3339;
+use crate::accounts::{ListPage, page};
+use crate::amount::amount;
+use crate::command::{AdminCommand, CommandEntry, CommandSpec, Done};
+use crate::context::AdminContext;
+use crate::error::{AdminError, Failure, Result};
+use crate::names::{bucket_named, bucket_path};
+use crate::quota::{QuotaLimits, quota_state};
+use crate::time_text::rfc3339;
 
-pub(super) const COMMANDS: &[CommandEntry] = &[
+pub(crate) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<BucketList>(),
     CommandEntry::of::<BucketShow>(),
     CommandEntry::of::<BucketCreate>(),

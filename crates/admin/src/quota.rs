@@ -3,12 +3,12 @@
 use dewar_store::quota::{Quota, QuotaReport, Usage};
 use serde::{Deserialize, Serialize};
 
-use super::command::{AdminCommand, CommandEntry, CommandSpec};
-use super::context::AdminContext;
-use super::error::Result;
-use super::names::target_named;
+use crate::command::{AdminCommand, CommandEntry, CommandSpec};
+use crate::context::AdminContext;
+use crate::error::Result;
+use crate::names::target_named;
 
-pub(super) const COMMANDS: &[CommandEntry] = &[
+pub(crate) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<QuotaList>(),
     CommandEntry::of::<QuotaShow>(),
     CommandEntry::of::<QuotaSet>(),
@@ -130,7 +130,7 @@ impl From<Quota> for QuotaLimits {
 }
 
 /// `ok`, `soft` above a soft limit, `full` if no further byte or object fits.
-pub(super) fn quota_state(quota: &Quota, usage: Usage) -> &'static str {
+pub(crate) fn quota_state(quota: &Quota, usage: Usage) -> &'static str {
     if !quota.fits(usage, 1, 1) {
         "full"
     } else if quota.is_soft_exceeded(usage) {

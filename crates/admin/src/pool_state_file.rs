@@ -91,6 +91,10 @@ pub fn read(path: &Path) -> Result<Option<PoolState>> {
     Ok(Some(file))
 }
 
+/// Writes the file, atomically and durably.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] when it cannot be written.
 pub fn write(path: &Path, file: &PoolState) -> Result<()> {
     let text = serde_json::to_string_pretty(file)
         .map_err(|error| Error::with_source(ErrorKind::Internal, "describing the pool", error))?;

@@ -8,17 +8,17 @@ use dewar_store::Store;
 use dewar_types::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::command::{AdminCommand, CommandEntry, CommandSpec};
-use super::context::AdminContext;
-use super::error::{AdminError, Failure, Result};
-use super::progress::{Progress, ProgressUnit};
-use super::upkeep::{LedgerInfo, RepairInfo};
-use crate::store_engine::PoolFigures;
+use crate::command::{AdminCommand, CommandEntry, CommandSpec};
+use crate::context::AdminContext;
+use crate::error::{AdminError, Failure, Result};
+use crate::pool_figures::PoolFigures;
+use crate::progress::{Progress, ProgressUnit};
+use crate::upkeep::{LedgerInfo, RepairInfo};
 
 /// Most owners of open uploads that are named.
 const OWNERS_MAX: usize = 10;
 
-pub(super) const COMMANDS: &[CommandEntry] = &[CommandEntry::of::<StatusRequest>()];
+pub(crate) const COMMANDS: &[CommandEntry] = &[CommandEntry::of::<StatusRequest>()];
 
 /// Asks how the server fares.
 #[derive(Clone, Debug, Serialize, Deserialize)]

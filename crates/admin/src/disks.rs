@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::command::{AdminCommand, CommandEntry, CommandSpec};
-use super::context::AdminContext;
-use super::error::Result;
-use super::upkeep::LedgerInfo;
+use crate::command::{AdminCommand, CommandEntry, CommandSpec};
+use crate::context::AdminContext;
+use crate::error::Result;
+use crate::upkeep::LedgerInfo;
 
 /// The message about a disk without free space.
 pub const FULL: &str = "it is full, and takes no new data until there is room";
@@ -19,7 +19,7 @@ pub const NO_IDENTITY: &str = "its file `dewar-disk` ";
 /// The detail of a missing disk whose folder is not known.
 pub const NOWHERE: &str = "it is in no folder that this server knows";
 
-pub(super) const COMMANDS: &[CommandEntry] = &[
+pub(crate) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<DiskList>(),
     CommandEntry::of::<DiskDecide>(),
     CommandEntry::of::<DiskAdd>(),

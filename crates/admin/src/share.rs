@@ -10,12 +10,12 @@ use dewar_store::file::Node;
 use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, TenantName, UserId};
 use serde::{Deserialize, Serialize};
 
-use super::command::{AdminCommand, CommandEntry, CommandSpec, Done};
-use super::context::AdminContext;
-use super::error::{AdminError, Failure, Result};
-use super::time_text::rfc3339;
+use crate::command::{AdminCommand, CommandEntry, CommandSpec, Done};
+use crate::context::AdminContext;
+use crate::error::{AdminError, Failure, Result};
+use crate::time_text::rfc3339;
 
-pub(super) const COMMANDS: &[CommandEntry] = &[
+pub(crate) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<ShareAdd>(),
     CommandEntry::of::<ShareList>(),
     CommandEntry::of::<ShareRevoke>(),

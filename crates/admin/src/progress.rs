@@ -3,7 +3,7 @@
 use dewar_env::WorkProgress;
 use serde::{Deserialize, Serialize};
 
-use super::amount::amount;
+use crate::amount::amount;
 
 /// How far long work is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

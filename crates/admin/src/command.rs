@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::context::AdminContext;
-use super::envelope::{from_envelope, to_envelope};
-use super::error::Result;
+use crate::context::AdminContext;
+use crate::envelope::{from_envelope, to_envelope};
+use crate::error::Result;
 
 /// Whether a command changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct CommandSpec {
 
 impl CommandSpec {
     /// A command that only reads.
-    pub(super) const fn reads(name: &'static str, action: &'static str) -> Self {
+    pub(crate) const fn reads(name: &'static str, action: &'static str) -> Self {
         Self {
             name,
             reply: name,
@@ -48,7 +48,7 @@ impl CommandSpec {
     }
 
     /// A command that changes something.
-    pub(super) const fn changes(name: &'static str, action: &'static str) -> Self {
+    pub(crate) const fn changes(name: &'static str, action: &'static str) -> Self {
         Self {
             effect: Effect::Change,
             ..Self::reads(name, action)
@@ -56,17 +56,17 @@ impl CommandSpec {
     }
 
     /// The same with another name of the reply.
-    pub(super) const fn replies(self, reply: &'static str) -> Self {
+    pub(crate) const fn replies(self, reply: &'static str) -> Self {
         Self { reply, ..self }
     }
 
     /// The same with a reply that has no name.
-    pub(super) const fn replies_done(self) -> Self {
+    pub(crate) const fn replies_done(self) -> Self {
         self.replies("")
     }
 
     /// The same with a second name in the audit log.
-    pub(super) const fn or_records(self, action: &'static str) -> Self {
+    pub(crate) const fn or_records(self, action: &'static str) -> Self {
         Self {
             other_action: Some(action),
             ..self
@@ -168,7 +168,7 @@ pub struct CommandEntry {
     pub spec: CommandSpec,
     parse: fn(&[u8]) -> serde_json::Result<Box<dyn AdminRequest>>,
     #[cfg(test)]
-    pub(super) repeat: RepeatJson,
+    pub(crate) repeat: RepeatJson,
 }
 
 /// Reads a request and a reply, and writes them again.
@@ -177,7 +177,7 @@ type RepeatJson = fn(&str, &str) -> serde_json::Result<(String, String)>;
 
 impl CommandEntry {
     /// The entry of the command `C`.
-    pub(super) const fn of<C: AdminCommand>() -> Self {
+    pub(crate) const fn of<C: AdminCommand>() -> Self {
         Self {
             spec: C::SPEC,
             parse: parse::<C>,
@@ -187,7 +187,7 @@ impl CommandEntry {
     }
 
     /// Reads a request of this command.
-    pub(super) fn parse(&self, json: &[u8]) -> serde_json::Result<Box<dyn AdminRequest>> {
+    pub(crate) fn parse(&self, json: &[u8]) -> serde_json::Result<Box<dyn AdminRequest>> {
         (self.parse)(json)
     }
 }

@@ -5,16 +5,16 @@ use dewar_iam::NewUser;
 use dewar_types::{Error, ErrorKind, TenantName};
 use serde::{Deserialize, Serialize};
 
-use super::command::{AdminCommand, CommandEntry, CommandSpec, Done};
-use super::context::AdminContext;
-use super::error::{AdminError, Failure, Result};
-use super::secret_text;
-use super::time_text::rfc3339;
+use crate::command::{AdminCommand, CommandEntry, CommandSpec, Done};
+use crate::context::AdminContext;
+use crate::error::{AdminError, Failure, Result};
+use crate::secret_text;
+use crate::time_text::rfc3339;
 
 /// Users or keys in one page.
 const PAGE_ITEMS: usize = 1000;
 
-pub(super) const COMMANDS: &[CommandEntry] = &[
+pub(crate) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<UserAdd>(),
     CommandEntry::of::<UserList>(),
     CommandEntry::of::<UserRemove>(),
@@ -339,7 +339,7 @@ impl AdminCommand for KeySet {
 }
 
 /// The page after a name, of items in the order of their names.
-pub(super) fn page<T>(
+pub(crate) fn page<T>(
     mut items: Vec<T>,
     after: Option<String>,
     name: impl Fn(&T) -> String,

@@ -21,15 +21,15 @@ use dewar_types::{DiskId, Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::disks::{ConfiguredFolders, open};
-use super::pool_state_file::PoolStateFile;
-use super::upkeep::why_read_only;
-use crate::admin::catalog::{SETTLE, UNSETTLED};
-use crate::admin::disks::{DiskAdded, DiskReadmitted, DiskRemoved, RemainingFilesInfo};
-use crate::admin::{AdminError, Failure, Result, amount};
+use crate::catalog::{SETTLE, UNSETTLED};
+use crate::disks::{DiskAdded, DiskReadmitted, DiskRemoved, RemainingFilesInfo};
+use crate::pool_state_file::PoolStateFile;
+use crate::real_disks::{ConfiguredFolders, open_disk};
+use crate::upkeep_admin::why_read_only;
+use crate::{AdminError, Failure, Result, amount};
 
 /// Fewest digits of an id that name a disk. A shorter text is a number.
-pub(super) const ID_DIGITS_MIN: usize = 4;
+pub const ID_DIGITS_MIN: usize = 4;
 
 /// Digits of an id that are shown.
 const ID_DIGITS: usize = 8;
@@ -64,20 +64,20 @@ pub trait DiskConfig: Send + Sync {
 
 /// The parts that know about disks.
 #[derive(Clone)]
-pub(crate) struct DiskChanges {
-    pub(super) config: Arc<dyn DiskConfig>,
-    pub(super) store: Store,
-    pub(super) membership: Arc<Membership>,
-    pub(super) folders: Arc<LiveFolders>,
-    pub(super) configured: Arc<ConfiguredFolders>,
-    pub(super) roster: Arc<PoolStateFile>,
+pub struct DiskChanges {
+    pub(crate) config: Arc<dyn DiskConfig>,
+    pub(crate) store: Store,
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) folders: Arc<LiveFolders>,
+    pub(crate) configured: Arc<ConfiguredFolders>,
+    pub(crate) roster: Arc<PoolStateFile>,
     /// The content of removed disks, and the times of the counts.
     held: Arc<Mutex<BTreeMap<DiskId, (RemainingFilesInfo, Instant)>>>,
 }
 
 impl DiskChanges {
     /// Changes of the disks of an open store. `folders` are looked at through `configured`.
-    pub(crate) fn new(
+    pub fn new(
         config: Arc<dyn DiskConfig>,
         store: Store,
         membership: Arc<Membership>,
@@ -136,7 +136,7 @@ impl DiskChanges {
         pool: Option<u16>,
     ) -> Result<DiskAdded> {
         let warnings = self.check_place(folder)?;
-        let disk = open(folder, self.config.disk_deadline()).await?;
+        let disk = open_disk(folder, self.config.disk_deadline()).await?;
         if matches!(disk.state(), DiskState::ReadOnly { .. }) {
             let why = why_read_only(folder);
             let message = format!("{} cannot be written: {why}", folder.display());
@@ -188,7 +188,7 @@ impl DiskChanges {
     /// Refuses to empty a disk while it may have blobs that the catalog does not name, because only
     /// named blobs are moved or rebuilt. An unreadable disk may be removed, because none of its
     /// data could be read anyway.
-    pub(super) async fn check_settled(&self, disk: Option<DiskId>) -> Result<()> {
+    pub(crate) async fn check_settled(&self, disk: Option<DiskId>) -> Result<()> {
         let is_gone = disk.is_some_and(|disk| self.membership.is_dead(disk));
         if is_gone || self.store.rebuilt().await?.is_none() {
             return Ok(());
@@ -333,7 +333,7 @@ impl DiskChanges {
     }
 
     /// The same error with disks named by their folders.
-    pub(super) fn spelled(&self, error: AdminError) -> AdminError {
+    pub(crate) fn spelled(&self, error: AdminError) -> AdminError {
         AdminError::new(error.kind, self.roster.spell(&error.message))
     }
 
@@ -364,7 +364,7 @@ impl DiskChanges {
             true => Vec::new(),
             false => self.check_place(folder)?,
         };
-        let disk = open(folder, self.config.disk_deadline()).await?;
+        let disk = open_disk(folder, self.config.disk_deadline()).await?;
         let held = match inspect(&*disk).await? {
             FolderProbe::Disk(identity) if self.membership.removed().contains(&identity.disk) => {
                 Some(self.holds(identity.disk, &*disk).await?)
@@ -423,7 +423,7 @@ impl DiskChanges {
     }
 
     /// A removed disk that is in one of the folders and can be read.
-    pub(super) fn removed_disk(&self, id: DiskId) -> Option<Arc<dyn Disk>> {
+    pub(crate) fn removed_disk(&self, id: DiskId) -> Option<Arc<dyn Disk>> {
         let mut here = None;
         self.folders.each(|folder| {
             if let (FolderContent::Disk { identity, disk }, Some(DiskRefusal::Removed)) =
@@ -438,7 +438,7 @@ impl DiskChanges {
     }
 
     /// Counts the content of removed disks that are present, unless that was done recently.
-    pub(super) async fn look_at_removed(&self) {
+    pub(crate) async fn look_at_removed(&self) {
         let mut there = Vec::new();
         for id in self.membership.removed() {
             there.extend(self.removed_disk(id).map(|disk| (id, disk)));
@@ -471,13 +471,13 @@ impl DiskChanges {
     }
 
     /// The content of a removed disk at the last count.
-    pub(super) fn held(&self, id: DiskId) -> Option<RemainingFilesInfo> {
+    pub(crate) fn held(&self, id: DiskId) -> Option<RemainingFilesInfo> {
         self.held.lock().get(&id).map(|(held, _)| *held)
     }
 
     /// Each folder and the state of its disk, except for absent disks that were removed, and for
     /// folders whose disks are in another folder now.
-    pub(super) fn states(&self) -> Vec<(String, &'static str)> {
+    pub fn states(&self) -> Vec<(String, &'static str)> {
         let removed = self.membership.removed();
         let mut states = self.folders.states();
         states.retain(|(path, state)| {
@@ -491,7 +491,7 @@ impl DiskChanges {
 
     /// Missing disks of the pool with unknown folders. These are the disks without a folder in the
     /// roster, if they outnumber the folders without a known disk.
-    pub(super) fn nowhere(&self) -> Vec<DiskId> {
+    pub fn nowhere(&self) -> Vec<DiskId> {
         let mut missing = self.membership.unfound();
         missing.retain(|id| self.roster.folder_of(*id).is_none());
         let unknown = self.states().into_iter().filter(|(path, state)| {
@@ -504,14 +504,14 @@ impl DiskChanges {
     }
 
     /// The name of a disk whose folder is not known.
-    pub(super) fn nowhere_name(id: DiskId) -> String {
+    pub(crate) fn nowhere_name(id: DiskId) -> String {
         let id = id.to_string();
         let short = id.get(..ID_DIGITS).unwrap_or(&id);
         format!("{short}, in no known folder")
     }
 
     /// The same, with the decisions about the disks.
-    pub(super) fn told_states(&self) -> Vec<(String, &'static str)> {
+    pub fn told_states(&self) -> Vec<(String, &'static str)> {
         let mut states = self.states();
         self.folders.each(|folder| {
             let id = match (&folder.content, &folder.refused) {
@@ -529,7 +529,7 @@ impl DiskChanges {
     }
 
     /// The word for the state of a disk, with the decision about it.
-    pub(super) fn decided(
+    pub(crate) fn decided(
         &self,
         folder: &Folder,
         id: Option<DiskId>,
@@ -546,7 +546,7 @@ impl DiskChanges {
     }
 
     /// Remembers which disk is where.
-    pub(super) fn note(&self) -> Result<()> {
+    pub fn note(&self) -> Result<()> {
         let mut folders = Vec::new();
         let mut pools = BTreeMap::new();
         self.folders.each(|folder| {
@@ -615,7 +615,7 @@ impl DiskChanges {
 }
 
 /// The gain from taking a removed disk back; empty when nothing is on it.
-pub(super) fn held_text(held: &RemainingFilesInfo) -> String {
+pub(crate) fn held_text(held: &RemainingFilesInfo) -> String {
     match held.lacking {
         0 if held.unsettled => format!(
             "{} shards are on it, and the pool has all that its catalog names of them, which may not be all: \

@@ -1,7 +1,7 @@
 //! The problems of disks, worded for the administrator, with the action to take.
 
-use super::disks::{FULL, NO_IDENTITY, NO_RIGHT, NOWHERE};
-use super::status::HealthIssue;
+use crate::disks::{FULL, NO_IDENTITY, NO_RIGHT, NOWHERE};
+use crate::status::HealthIssue;
 
 /// Digits of an id that name a disk in commands.
 pub const ID_DIGITS: usize = 8;
@@ -27,7 +27,7 @@ pub(crate) fn disk_advice(
     Some(format!("{what}: {advice}"))
 }
 
-/// The problem of a disk in the state `state`, as [`super::disks::DiskInfo::state`] has it; `None` if
+/// The problem of a disk in the state `state`, as [`crate::disks::DiskInfo::state`] has it; `None` if
 /// it has none. In commands, the disk is called `name`.
 #[must_use]
 pub fn disk_issue(

@@ -13,18 +13,18 @@ use dewar_env::Env;
 use dewar_store::Store;
 use dewar_types::Timestamp;
 
-use super::pool_state_file::PoolStateFile;
-use crate::admin::key_file::MasterKeyInfo;
-use crate::admin::time_text::rfc3339;
-use crate::admin::{AdminError, Failure, Result};
+use crate::key_file::MasterKeyInfo;
 use crate::master_key;
+use crate::pool_state_file::PoolStateFile;
+use crate::time_text::rfc3339;
+use crate::{AdminError, Failure, Result};
 
 /// No session and no macaroon lasts longer.
 const SESSIONS_END: Duration = Duration::from_secs(24 * 3600);
 
 /// Changes the master key file, one change at a time.
 #[derive(Clone)]
-pub(crate) struct KeyFile {
+pub struct KeyFileAdmin {
     env: Env,
     store: Store,
     path: PathBuf,
@@ -46,9 +46,9 @@ fn after(time: Timestamp, rest: Duration) -> Timestamp {
     )
 }
 
-impl KeyFile {
+impl KeyFileAdmin {
     /// The file `path` of an open store. Writes with a replaced key end within `settle_time`.
-    pub(crate) fn new(
+    pub fn new(
         env: Env,
         path: PathBuf,
         settle_time: Duration,

@@ -3,12 +3,12 @@
 use dewar_env::worker::WorkerReport;
 use serde::{Deserialize, Serialize};
 
-use super::command::{AdminCommand, CommandEntry, CommandSpec};
-use super::context::AdminContext;
-use super::error::Result;
-use super::time_text::rfc3339;
+use crate::command::{AdminCommand, CommandEntry, CommandSpec};
+use crate::context::AdminContext;
+use crate::error::Result;
+use crate::time_text::rfc3339;
 
-pub(super) const COMMANDS: &[CommandEntry] = &[
+pub(crate) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<WorkerList>(),
     CommandEntry::of::<WorkerPause>(),
     CommandEntry::of::<WorkerResume>(),

@@ -11,15 +11,15 @@ use dewar_types::TenantName;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::command::{AdminCommand, CommandEntry, CommandSpec, Done};
-use super::context::AdminContext;
-use super::error::{AdminError, Failure, Result};
-use super::names::{split_tenant, tenant_named};
+use crate::command::{AdminCommand, CommandEntry, CommandSpec, Done};
+use crate::context::AdminContext;
+use crate::error::{AdminError, Failure, Result};
+use crate::names::{split_tenant, tenant_named};
 
 /// The name of a reply that has nothing to report.
 const DONE: &str = "federation";
 
-pub(super) const COMMANDS: &[CommandEntry] = &[
+pub(crate) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<IssuerAdd>(),
     CommandEntry::of::<IssuerList>(),
     CommandEntry::of::<IssuerRemove>(),
@@ -192,7 +192,7 @@ pub struct IssuerSet {
 #[serde(deny_unknown_fields)]
 pub struct TokenTest {
     /// The token.
-    #[serde(with = "super::secret_text")]
+    #[serde(with = "crate::secret_text")]
     pub token: Secret,
 }
 

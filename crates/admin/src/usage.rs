@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::accounts::{ListPage, page};
-use super::command::{AdminCommand, CommandEntry, CommandSpec};
-use super::context::AdminContext;
-use super::error::{AdminError, Failure, Result};
-use super::names::{bucket_named, bucket_path};
+use crate::accounts::{ListPage, page};
+use crate::command::{AdminCommand, CommandEntry, CommandSpec};
+use crate::context::AdminContext;
+use crate::error::{AdminError, Failure, Result};
+use crate::names::{bucket_named, bucket_path};
 
-pub(super) const COMMANDS: &[CommandEntry] = &[CommandEntry::of::<UsageList>()];
+pub(crate) const COMMANDS: &[CommandEntry] = &[CommandEntry::of::<UsageList>()];
 
 /// Lists the usage of users, buckets or pools by name.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -6,38 +6,39 @@ use dewar_disks::pool::Pool;
 use dewar_journal::{Journal, JournalState};
 use dewar_types::{Layout, Result};
 
-use super::changes::DiskChanges;
+use crate::disk_changes::DiskChanges;
 
 /// A pool among all of them.
 #[derive(Debug)]
-pub(crate) struct PoolFigures {
-    pub(crate) name: String,
+pub struct PoolFigures {
+    /// Its name.
+    pub name: String,
     /// Of new objects while every disk is there.
-    pub(crate) layout: Layout,
+    pub layout: Layout,
     /// That of an object that came now, or why none would be taken.
-    pub(crate) now: Result<Layout>,
+    pub now: Result<Layout>,
     /// Whether a new object would be taken, by the catalog too.
-    pub(crate) writable: bool,
+    pub writable: bool,
     /// Disks that may still fail for data that was written to all of them; negative if too many are
     /// absent.
-    pub(crate) margin: i64,
+    pub margin: i64,
     /// Its disks that can be written.
-    pub(crate) live: usize,
+    pub live: usize,
     /// Bytes of its disks, parity included. Folders on one device each count the whole device.
-    pub(crate) total_bytes: u64,
+    pub total_bytes: u64,
     /// Free bytes of these.
-    pub(crate) available_bytes: u64,
+    pub available_bytes: u64,
 }
 
 impl DiskChanges {
     /// The name of a pool.
-    pub(crate) fn pool_name(&self, number: u16) -> String {
+    pub fn pool_name(&self, number: u16) -> String {
         let known = self.config.pool_name(number);
         known.unwrap_or_else(|| number.to_string())
     }
 
     /// All pools, the main one first.
-    pub(crate) fn pools(&self, pool: &Pool, journal: &Journal) -> Vec<PoolFigures> {
+    pub fn pools(&self, pool: &Pool, journal: &Journal) -> Vec<PoolFigures> {
         let main = pool.number();
         let mut layouts: Vec<(u16, Layout)> = pool.layouts().collect();
         layouts.sort_by_key(|(number, _)| (*number != main, self.pool_name(*number)));
@@ -65,7 +66,7 @@ impl DiskChanges {
     /// The number of disks of each pool that cannot be used fully now; removed disks are not
     /// counted. A disk that was not found since the start counts in its last known pool, or in the
     /// main one.
-    pub(super) fn absent_disks(&self, pool: &Pool, journal: &Journal) -> BTreeMap<u16, i64> {
+    pub fn absent_disks(&self, pool: &Pool, journal: &Journal) -> BTreeMap<u16, i64> {
         let mut away = BTreeMap::new();
         for id in journal.status().members {
             let member = pool.member(id);

@@ -11,36 +11,51 @@
 pub mod accounts;
 mod amount;
 mod audit_dispatch;
+mod backup_admin;
 pub mod buckets;
 pub mod catalog;
 mod command;
 mod context;
 mod disk_advice;
+mod disk_changes;
 pub mod disks;
 mod envelope;
 mod error;
 pub mod federation;
 pub mod identity;
 pub mod key_file;
+mod key_file_admin;
+pub mod master_key;
 mod names;
+mod pool_figures;
+pub mod pool_state_file;
+pub mod private_file;
 pub mod progress;
 pub mod quota;
-pub(crate) mod secret_text;
+mod real_disks;
+pub mod secret_text;
 pub mod share;
 pub mod status;
-pub(crate) mod time_text;
+mod time_text;
 pub mod upkeep;
+mod upkeep_admin;
 pub mod usage;
 pub mod workers;
 
 pub use amount::amount;
 pub use audit_dispatch::{carry_out, done_here, turned_away};
+pub use backup_admin::{BackupAdmin, backup_folder};
 pub use command::{AdminCommand, AdminRequest, CommandEntry, CommandSpec, Done, Effect};
 pub use context::{AdminApi, AdminContext, read_reply};
-pub(crate) use disk_advice::disk_advice;
 pub use disk_advice::{ID_DIGITS, disk_issue};
+pub use disk_changes::{DiskChanges, DiskConfig, ID_DIGITS_MIN};
 pub use error::{AdminError, Failure, Result};
+pub use key_file_admin::KeyFileAdmin;
 pub use names::bucket_path;
+pub use pool_figures::PoolFigures;
+pub use real_disks::{ConfiguredFolders, open_disk};
+pub use time_text::rfc3339;
+pub use upkeep_admin::UpkeepAdmin;
 
 /// All commands, by the files that hold them.
 pub const COMMANDS: &[&[CommandEntry]] = &[

@@ -8,15 +8,15 @@ use dewar_store::api::BucketRef;
 use dewar_types::{BucketName, Error, ObjectKey, TenantName};
 use serde::{Deserialize, Serialize};
 
-use super::command::{AdminCommand, CommandEntry, CommandSpec, Done};
-use super::context::AdminContext;
-use super::error::{AdminError, Failure, Result};
-use super::names::{split_tenant, target_named, tenant_named};
+use crate::command::{AdminCommand, CommandEntry, CommandSpec, Done};
+use crate::context::AdminContext;
+use crate::error::{AdminError, Failure, Result};
+use crate::names::{split_tenant, target_named, tenant_named};
 
 /// The name of a reply that has nothing to report.
 const DONE: &str = "identity";
 
-pub(super) const COMMANDS: &[CommandEntry] = &[
+pub(crate) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<PolicyPut>(),
     CommandEntry::of::<PolicyRemove>(),
     CommandEntry::of::<PolicyList>(),

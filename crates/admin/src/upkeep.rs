@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::command::{AdminCommand, CommandEntry, CommandSpec, Done};
-use super::context::AdminContext;
-use super::error::Result;
-use super::progress::Progress;
+use crate::command::{AdminCommand, CommandEntry, CommandSpec, Done};
+use crate::context::AdminContext;
+use crate::error::Result;
+use crate::progress::Progress;
 
-pub(super) const COMMANDS: &[CommandEntry] = &[
+pub(crate) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<ScrubStart>(),
     CommandEntry::of::<ScrubList>(),
     CommandEntry::of::<FsckStart>(),

@@ -19,20 +19,19 @@ use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinSet;
 
-use super::changes::{DiskChanges, held_text};
-use crate::admin::disks::{
-    DiskAction, DiskDecided, DiskInfo, FULL, NO_IDENTITY, NO_RIGHT, NOWHERE,
-};
-use crate::admin::progress::{Progress, ProgressUnit};
-use crate::admin::status::DiskStatus;
-use crate::admin::time_text::rfc3339;
-use crate::admin::upkeep::{
+use crate::disk_advice::disk_advice;
+use crate::disk_changes::{DiskChanges, held_text};
+use crate::disks::{DiskAction, DiskDecided, DiskInfo, FULL, NO_IDENTITY, NO_RIGHT, NOWHERE};
+use crate::progress::{Progress, ProgressUnit};
+use crate::status::DiskStatus;
+use crate::time_text::rfc3339;
+use crate::upkeep::{
     AtRiskInfo, DangerInfo, FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo, ScrubInfo,
 };
-use crate::admin::{AdminError, Failure, Result, disk_advice};
+use crate::{AdminError, Failure, Result};
 
 /// Looks after one store's disks for administrators.
-pub(crate) struct UpkeepAdmin {
+pub struct UpkeepAdmin {
     store: Store,
     pool: Arc<Pool>,
     changes: DiskChanges,
@@ -78,7 +77,7 @@ const HANGS: &str = "it has not answered for two seconds: the kernel's log may s
 
 impl UpkeepAdmin {
     /// Upkeep of an open store and its pool.
-    pub(crate) fn new(env: Env, store: Store, pool: Arc<Pool>, changes: DiskChanges) -> Self {
+    pub fn new(env: Env, store: Store, pool: Arc<Pool>, changes: DiskChanges) -> Self {
         Self {
             env,
             drains: Mutex::default(),
@@ -734,7 +733,7 @@ fn without_right_in(folder: &str) -> Option<String> {
 }
 
 /// The reason why this process cannot write to a folder.
-pub(super) fn why_read_only(folder: &Path) -> String {
+pub(crate) fn why_read_only(folder: &Path) -> String {
     let read_only = rustix::fs::statvfs(folder)
         .is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
     if read_only {

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::command::{AdminCommand, CommandEntry, CommandSpec};
-use super::context::AdminContext;
-use super::error::Result;
+use crate::command::{AdminCommand, CommandEntry, CommandSpec};
+use crate::context::AdminContext;
+use crate::error::Result;
 
-pub(super) const COMMANDS: &[CommandEntry] = &[
+pub(crate) const COMMANDS: &[CommandEntry] = &[
     CommandEntry::of::<KeyFileList>(),
     CommandEntry::of::<KeyFileRotate>(),
     CommandEntry::of::<KeyFileRetire>(),

@@ -11,16 +11,16 @@ use dewar_store::Store;
 use dewar_store::engine::{BackupPlan, BackupReport, Backups};
 use parking_lot::Mutex;
 
-use crate::admin::catalog::{BackupInfo, BackupTakenInfo};
-use crate::admin::progress::{Progress, ProgressUnit};
-use crate::admin::time_text::rfc3339;
-use crate::admin::{AdminError, Failure, Result};
+use crate::catalog::{BackupInfo, BackupTakenInfo};
+use crate::progress::{Progress, ProgressUnit};
+use crate::time_text::rfc3339;
+use crate::{AdminError, Failure, Result};
 
 /// A folder of backups may be at the other end of a network.
 const TARGET_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Takes backups, one at a time.
-pub(crate) struct BackupAdmin {
+pub struct BackupAdmin {
     env: Env,
     backups: Backups,
     store: Store,
@@ -40,7 +40,7 @@ struct RunningBackup {
 
 impl BackupAdmin {
     /// Backups of an open store. Each contains the configuration and the file `pool_state`.
-    pub(crate) fn new(
+    pub fn new(
         env: Env,
         backups: Backups,
         store: Store,
@@ -148,7 +148,7 @@ fn taken_info(report: BackupReport) -> BackupTakenInfo {
 ///
 /// # Errors
 /// The folder is missing, or cannot be opened within two minutes.
-pub(crate) async fn backup_folder(path: &Path) -> Result<Arc<dyn Disk>> {
+pub async fn backup_folder(path: &Path) -> Result<Arc<dyn Disk>> {
     let config = RealDiskConfig {
         deadline: TARGET_DEADLINE,
         ..RealDiskConfig::default()

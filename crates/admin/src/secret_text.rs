@@ -4,11 +4,19 @@
 use dewar_auth::Secret;
 use serde::{Deserialize, Deserializer, Serializer};
 
-pub(crate) fn serialize<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
+/// Writes the secret as text.
+///
+/// # Errors
+/// As `to`.
+pub fn serialize<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(secret.reveal())
 }
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
+/// Reads a secret.
+///
+/// # Errors
+/// As `from`.
+pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
     String::deserialize(from).map(Secret::new)
 }
 

@@ -9,13 +9,13 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde::{Deserialize, de::DeserializeOwned};
 
 /// Writes a value with its name.
-pub(super) fn to_envelope(name: &str, value: &impl Serialize) -> Vec<u8> {
+pub(crate) fn to_envelope(name: &str, value: &impl Serialize) -> Vec<u8> {
     let envelope = Envelope { name, value };
     serde_json::to_vec(&envelope).expect("requests and replies hold nothing that JSON cannot say")
 }
 
 /// Reads a value with this name.
-pub(super) fn from_envelope<T: DeserializeOwned>(name: &str, json: &[u8]) -> serde_json::Result<T> {
+pub(crate) fn from_envelope<T: DeserializeOwned>(name: &str, json: &[u8]) -> serde_json::Result<T> {
     let mut input = serde_json::Deserializer::from_slice(json);
     let opened = ValueNamed(name, PhantomData).deserialize(&mut input)?;
     input.end()?;
@@ -23,7 +23,7 @@ pub(super) fn from_envelope<T: DeserializeOwned>(name: &str, json: &[u8]) -> ser
 }
 
 /// Reads the name of a value: the first one for which `is_name` holds.
-pub(super) fn name_in(json: &[u8], is_name: &dyn Fn(&str) -> bool) -> serde_json::Result<String> {
+pub(crate) fn name_in(json: &[u8], is_name: &dyn Fn(&str) -> bool) -> serde_json::Result<String> {
     let mut input = serde_json::Deserializer::from_slice(json);
     NameFinder {
         outer: String::new(),
