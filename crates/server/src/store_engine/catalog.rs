@@ -7,14 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use dewar_auth::MasterKeyId;
 use dewar_disks::RebuildSource;
+use dewar_engine::salvage::{KEPT_BUCKET, KEPT_USER, SalvageReport, SalvageTotals};
+use dewar_engine::{
+    BackgroundWork, BackupPlan, BackupReport, Backups, Diagnosis, Engine, JournalCondition,
+    JournalTail, Rebuild, RebuildMethod, RebuildOutcome, RebuildReport, Restore, RestoreReport,
+};
 use dewar_env::disk::real::{RealDisk, RealDiskConfig};
 use dewar_env::{Disk, DiskErrorKind, Env, WorkProgress};
 use dewar_store::Store;
-use dewar_store::engine::{
-    self, BackupPlan, BackupReport, Backups, Diagnosis, JournalCondition, JournalTail, Rebuild,
-    RebuildMethod, RebuildOutcome, RebuildReport, Restore, RestoreReport,
-};
-use dewar_store::salvage::{KEPT_BUCKET, KEPT_USER, SalvageReport, SalvageTotals};
 use dewar_types::{Error, ErrorKind};
 use parking_lot::Mutex;
 
@@ -223,10 +223,10 @@ impl OpenStore {
         } = ground;
         let env = &self.env;
         if wish.discard_unnamed {
-            let work = engine::BackgroundWork::Off;
-            let open = engine::Engine::open(env, &engine, dewar, &folders, master, work).await?;
-            let was = open.store().rebuilt().await?;
-            let settled = open.store().settle_rebuilt().await;
+            let work = BackgroundWork::Off;
+            let open = Engine::open(env, &engine, dewar, &folders, master, work).await?;
+            let was = open.store().disks().rebuilt().await?;
+            let settled = open.store().disks().settle_rebuilt().await;
             let closed = open.close(CLOSE_PATIENCE).await;
             settled?;
             closed?;
@@ -251,7 +251,7 @@ impl OpenStore {
             accept_loss: wish.accept_loss,
             report: &mut attempt,
         };
-        let rebuilt = engine::Engine::rebuild(env, &engine, dewar, &folders, master, how)
+        let rebuilt = Engine::rebuild(env, &engine, dewar, &folders, master, how)
             .await
             .map_err(|error| spelled(config, error))?;
         let gone_on = rebuilt.diagnosis.rebuilt.is_some();
@@ -293,7 +293,7 @@ impl OpenStore {
             report: &mut attempt,
         };
         let env = &self.env;
-        let restored = engine::Engine::restore(env, &engine, dewar, &folders, master, how).await;
+        let restored = Engine::restore(env, &engine, dewar, &folders, master, how).await;
         let restored = match restored {
             Ok(restored) => restored,
             // It was all done; and may have been interrupted before that was said.

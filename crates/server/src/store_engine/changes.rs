@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use dewar_disks::pool::{FolderProbe, inspect};
 use dewar_disks::upkeep::{Decision, Holdings};
+use dewar_engine::{DiskRefusal, Folder, FolderContent, LiveFolders, Membership};
 use dewar_env::{Disk, DiskState};
 use dewar_store::Store;
-use dewar_store::engine::{DiskRefusal, Folder, FolderContent, LiveFolders, Membership};
 use dewar_types::{DiskId, Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -147,7 +147,7 @@ impl DiskChanges {
     /// data could be read anyway.
     pub(super) async fn check_settled(&self, disk: Option<DiskId>) -> Result<()> {
         let is_gone = disk.is_some_and(|disk| self.membership.is_dead(disk));
-        if is_gone || self.store.rebuilt().await?.is_none() {
+        if is_gone || self.store.disks().rebuilt().await?.is_none() {
             return Ok(());
         }
         let message = format!(
@@ -444,7 +444,7 @@ impl DiskChanges {
 
     /// The content of a removed disk.
     async fn holds(&self, id: DiskId, disk: &dyn Disk) -> Result<RemainingFilesInfo> {
-        let unsettled = self.store.rebuilt().await?.is_some();
+        let unsettled = self.store.disks().rebuilt().await?.is_some();
         let found = self.store.disks().holdings(id, disk).await?;
         Ok(held_info(found, unsettled))
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_disks::pool::IDENTITY_FILE;
+use dewar_engine::{DiskObserver, Folder, Folders};
 use dewar_env::disk::real::{RealDisk, RealDiskConfig};
 use dewar_env::{BoxFuture, Disk};
-use dewar_store::engine::{DiskObserver, Folder, Folders};
 use dewar_types::Result;
 use parking_lot::Mutex;
 
@@ -54,7 +54,7 @@ impl ConfiguredFolders {
         }
     }
 
-    /// A further folder, under the number that [`dewar_store::engine::LiveFolders::add`] gave.
+    /// A further folder, under the number that [`dewar_engine::LiveFolders::add`] gave.
     pub(super) fn set(&self, number: usize, path: &Path) {
         let mut paths = self.paths.lock();
         if number == paths.len() {

@@ -7,8 +7,8 @@
 
 use dewar_auth::{MasterKeyId, MasterKeys};
 use dewar_disks::pool::DewarId;
+use dewar_engine::{Engine, EngineConfig, Folder, FolderContent, Folders};
 use dewar_env::Env;
-use dewar_store::engine::{Engine, EngineConfig, Folder, FolderContent, Folders};
 use dewar_types::{Error, ErrorKind, Result};
 
 use super::pool_state_file::{self, PoolState};

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use dewar_disks::pool::Pool;
 use dewar_disks::upkeep::Ledger;
+use dewar_engine::Engine;
 use dewar_env::worker::{WorkerRegistry, WorkerState};
 use dewar_journal::Journal;
 use dewar_store::LedgerDepth;
 use dewar_store::Store;
-use dewar_store::engine::Engine;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};

@@ -1,6 +1,6 @@
 //! The engine of this process: disks, journal, catalog, blobs and the store on them.
 //!
-//! This module handles configuration files, administrators and the fronts. [`dewar_store::engine`]
+//! This module handles configuration files, administrators and the fronts. [`dewar_engine`]
 //! makes a store from disks. All present disks are inspected first, and nothing is written before
 //! all of them are known to belong to this deployment. A pool is formatted only at the very first
 //! start: every configured folder exists and is blank, and the state folder has no record of a pool
@@ -30,13 +30,13 @@ use async_trait::async_trait;
 use dewar_auth::{Caller, MasterKeys, Ownership};
 use dewar_disks::pool::DewarId;
 use dewar_disks::upkeep::UpkeepConfig;
+use dewar_engine::{BackgroundWork, Engine, EngineConfig, Folders, LiveFolders};
 use dewar_env::Env;
 use dewar_iam::AccountLimits;
 use dewar_iam::FederationConfig;
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
 use dewar_store::api::BucketRef;
-use dewar_store::engine::{self, BackgroundWork, EngineConfig, Folders, LiveFolders};
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::{DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
@@ -76,7 +76,7 @@ pub struct StoreEngine {
     env: Env,
     config: Config,
     key_file: KeyFile,
-    engine: engine::Engine,
+    engine: Engine,
     changes: DiskChanges,
     s3: Arc<dewar_s3::Door>,
     web_keys: WebKeys,
@@ -208,7 +208,7 @@ impl OpenEngine for OpenStore {
         let mut ground = self.ground(config, purpose).await?;
         if let Purpose::AcceptLoss(code) = purpose {
             let (engine, dewar) = (&ground.engine, ground.dewar);
-            match engine::Engine::loss(env, engine, dewar, &ground.folders).await? {
+            match Engine::loss(env, engine, dewar, &ground.folders).await? {
                 Some(mut report) => {
                     report.text = pool_state_file::spelled(config, &report.text);
                     confirm_loss(&report, code)?;
@@ -221,7 +221,7 @@ impl OpenEngine for OpenStore {
             Purpose::Serve | Purpose::AcceptLoss(_) => BackgroundWork::On,
             Purpose::Administer => BackgroundWork::Off,
         };
-        let engine = engine::Engine::open(
+        let engine = Engine::open(
             env,
             &ground.engine,
             ground.dewar,
@@ -231,7 +231,7 @@ impl OpenEngine for OpenStore {
         )
         .await
         .map_err(|error| hint(config, purpose, error))?;
-        if let Some(rebuilt) = engine.store().rebuilt().await? {
+        if let Some(rebuilt) = engine.store().disks().rebuilt().await? {
             tracing::warn!(
                 source = rebuilt.source,
                 upto = rebuilt.upto,

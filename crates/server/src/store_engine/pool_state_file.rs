@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use dewar_auth::MasterKeyId;
-use dewar_store::engine::{FolderContent, Folders};
+use dewar_engine::{FolderContent, Folders};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

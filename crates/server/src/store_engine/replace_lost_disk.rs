@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dewar_disks::pool::{FolderProbe, inspect};
+use dewar_engine::{BackgroundWork, Engine, Folder, FolderContent};
 use dewar_env::Disk;
 use dewar_journal::QuorumShortage;
-use dewar_store::engine::{BackgroundWork, Engine, Folder, FolderContent};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 
 use super::changes::ID_DIGITS_MIN;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 
-use dewar_store::engine::{EngineConfig, FolderContent, Folders};
+use dewar_engine::{EngineConfig, FolderContent, Folders};
 use dewar_types::{Error, ErrorKind, Result};
 
 use crate::config::Config;

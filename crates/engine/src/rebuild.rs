@@ -29,21 +29,25 @@ use dewar_auth::MasterKeys;
 use dewar_catalog::{IdKind, keys};
 use dewar_disks::blob::BlobStore;
 use dewar_disks::pool::{DewarId, Member};
+use dewar_disks::{
+    DiskParts, Disks, JournalPin, RebuildMarker, RebuildSource, SegmentRecovery, pool_in,
+};
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, JournalConfig, Recovery};
 use dewar_kv::embedded::decode_batch;
 use dewar_kv::index::Entry;
-use dewar_kv::index::sorted_runs::{LostKeyRange, ReadOnlyRuns, RunIndex, SurvivingRuns, remains};
+use dewar_kv::index::sorted_runs::{ReadOnlyRuns, RunIndex, SurvivingRuns, remains};
 use dewar_kv::{Kv, MemoryKv, ReadOnlyKv};
 use dewar_namespace::Tree;
+use dewar_store::{Store, StoreParts};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result, Timestamp};
 
-use super::{BackgroundWork, Engine, EngineConfig, Folders, RestoreReport};
-use crate::salvage::{Finding, ID_GAP, Salvage, SalvageReport, rebuilt_entry};
-use crate::{Store, StoreParts};
-use dewar_disks::{DiskParts, Disks};
-use dewar_disks::{JournalPin, RebuildMarker, RebuildSource};
-use dewar_disks::{SegmentRecovery, pool_in};
+use crate::recovery_report::{
+    Diagnosis, IndexCondition, JournalCondition, ProgressReporter, RebuildMethod, RebuildOutcome,
+    RebuildReport,
+};
+use crate::salvage::{ID_GAP, Salvage, rebuilt_entry};
+use crate::{BackgroundWork, Engine, EngineConfig, Folders};
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(600);
@@ -51,139 +55,6 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(600);
 /// Interval of checks whether the index is mended, and their number.
 const MEND_LOOK_EVERY: Duration = Duration::from_millis(50);
 const MEND_LOOKS: u32 = 200;
-
-/// The state of the journal, as found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JournalCondition {
-    /// It opens by its rule: everything acknowledged is in it or in the index.
-    Whole {
-        /// The records after this one.
-        floor: u64,
-        /// The last one.
-        end: u64,
-    },
-    /// It opens when a loss is accepted.
-    Part {
-        /// The records after this one.
-        floor: u64,
-        /// The last one that is there.
-        end: u64,
-        /// Why it does not open by its rule.
-        why: String,
-    },
-    /// There is none.
-    None {
-        /// The problem.
-        why: String,
-    },
-}
-
-/// The state of the index, as found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexCondition {
-    /// The last batch in it.
-    pub applied: u64,
-    /// Its entries, in all runs.
-    pub entries: u64,
-    /// Bytes of one copy.
-    pub bytes: u64,
-    /// Disks that have all of it.
-    pub copies: usize,
-    /// Pieces that are damaged in some copy. The value is meaningful only when everything was read.
-    pub bad_pieces: u64,
-    /// Keys of which no copy verifies.
-    pub lost: Vec<LostKeyRange>,
-}
-
-/// How the catalog can be made whole again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RebuildMethod {
-    /// Exactly.
-    Exact {
-        /// The last batch.
-        upto: u64,
-    },
-    /// From the index and the available journal.
-    Journal {
-        /// The last batch that is known.
-        upto: u64,
-    },
-    /// The index alone.
-    Index {
-        /// The last batch that is known.
-        upto: u64,
-    },
-    /// From the blobs alone.
-    Blobs,
-}
-
-impl RebuildMethod {
-    /// Whether nothing is lost.
-    #[must_use]
-    pub fn is_exact(self) -> bool {
-        matches!(self, Self::Exact { .. })
-    }
-}
-
-/// The state of a catalog on its disks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnosis {
-    /// Disks of this deployment that are there.
-    pub disks: usize,
-    /// The journal.
-    pub journal: JournalCondition,
-    /// The newest state of the index that can be opened.
-    pub index: Option<IndexCondition>,
-    /// The origin of the catalog, if it is the result of an unfinished rebuild or restore.
-    pub rebuilt: Option<RebuildMarker>,
-    /// The possible way of a rebuild.
-    pub way: RebuildMethod,
-}
-
-/// The report of a rebuild or a restore.
-#[derive(Clone, Copy, Debug)]
-pub enum RebuildOutcome<'a> {
-    /// Of a rebuild.
-    Rebuild(&'a RebuildReport),
-    /// Of a restore.
-    Restore(&'a RestoreReport),
-}
-
-/// Receives the progress of a rebuild or a restore, so that no finding is lost when it is
-/// interrupted.
-pub trait ProgressReporter: Send + Sync {
-    /// Reports a finding among the blobs. A change is reported just before it is made. After an
-    /// interruption in between, the repetition makes the change again and reports it again.
-    fn found(&mut self, finding: &Finding);
-
-    /// Reports that a blob is inspected that the catalog does not name and may lack. Findings of an
-    /// interrupted attempt about its content are reported again now if they still hold.
-    fn looks_at(&mut self, _: BlobId) {}
-
-    /// A catalog is about to be made. Nothing was changed or salvaged yet. It is not called if an
-    /// interrupted attempt is continued.
-    ///
-    /// # Errors
-    /// Then nothing is changed.
-    fn begins(&mut self, _: RebuildOutcome<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    /// All is done except for the last record. Until this returns, the same command continues the
-    /// attempt.
-    ///
-    /// # Errors
-    /// Then the last record is not written.
-    fn ends(&mut self, _: RebuildOutcome<'_>) -> Result<()> {
-        Ok(())
-    }
-}
-
-impl<F: FnMut(&Finding) + Send + Sync> ProgressReporter for F {
-    fn found(&mut self, finding: &Finding) {
-        self(finding);
-    }
-}
 
 /// How to rebuild.
 pub struct Rebuild<'r> {
@@ -193,20 +64,6 @@ pub struct Rebuild<'r> {
     pub accept_loss: bool,
     /// Hears how it goes.
     pub report: &'r mut dyn ProgressReporter,
-}
-
-/// The result of a rebuild.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RebuildReport {
-    /// The state before.
-    pub diagnosis: Diagnosis,
-    /// Pieces of the index that a copy had wrong and that were mended.
-    pub mended: u64,
-    /// Entries of the index afterwards.
-    pub entries: u64,
-    /// The result of the search through the blobs; `None` if they were not searched, because
-    /// nothing could be put back.
-    pub salvaged: Option<SalvageReport>,
 }
 
 /// The examined state of a catalog, for a decision and for the work.
@@ -266,16 +123,14 @@ impl Engine {
                 return Ok(report);
             }
             let store = look_only(env, config, dewar, folders, master, &examined).await?;
-            let salvaged = store
-                .salvage(Salvage {
-                    write: false,
-                    place: false,
-                    assume: examined.assumed.clone(),
-                    settle: false,
-                    report: &mut *how.report,
-                })
-                .await?;
-            report.salvaged = Some(salvaged);
+            let salvage = Salvage {
+                write: false,
+                place: false,
+                assume: examined.assumed.clone(),
+                settle: false,
+                report: &mut *how.report,
+            };
+            report.salvaged = Some(salvage.run(&store).await?);
             return Ok(report);
         }
         if !diagnosis.way.is_exact() && !how.accept_loss {
@@ -313,16 +168,14 @@ impl Engine {
         for member in lent {
             self.pool.join(member)?;
         }
-        let salvaged = self
-            .store
-            .salvage(Salvage {
-                write: true,
-                place: true,
-                assume: None,
-                settle: false,
-                report: &mut *how.report,
-            })
-            .await;
+        let salvage = Salvage {
+            write: true,
+            place: true,
+            assume: None,
+            settle: false,
+            report: &mut *how.report,
+        };
+        let salvaged = salvage.run(&self.store).await;
         for disk in removed {
             self.pool.leave(disk);
         }
@@ -345,7 +198,7 @@ impl Engine {
         how.report.ends(RebuildOutcome::Rebuild(report))?;
         dewar_env::coverage_mark("a rebuild was told of before it was settled");
         if settled {
-            self.store.settle_rebuilt().await?;
+            self.store.disks().settle_rebuilt().await?;
         }
         Ok(())
     }
@@ -660,19 +513,22 @@ pub(super) async fn save_carried(
     }
     let memory: Arc<dyn Kv> = Arc::new(MemoryKv::new());
     let store = store_on(env, config, dewar, folders, master, memory).await?;
-    let inner = &store.inner;
-    inner.blobs.placement().refresh(inner.blobs.pool()).await;
+    store.refresh_space().await;
+    let blobs = store.disks().blobs();
     for (segment, slots) in carried.unsealed() {
         let shelf = dewar_disks::blob::shelf_of(segment);
-        let there = inner.blobs.shelf(&shelf).await;
+        let there = blobs.shelf(&shelf).await;
         if let Some(shards) = there.blobs.get(&segment)
-            && inner.blobs.assemble(segment, shards).await.is_ok()
+            && blobs.assemble(segment, shards).await.is_ok()
         {
             // Sealed already.
             continue;
         }
         let pool = pool_in(slots.values()).unwrap_or(config.pool);
-        inner.segments.write_unnamed(pool, segment, &slots).await?;
+        store
+            .segments()
+            .write_unnamed(pool, segment, &slots)
+            .await?;
     }
     Ok(())
 }

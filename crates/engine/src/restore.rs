@@ -22,20 +22,23 @@ use dewar_auth::MasterKeys;
 use dewar_catalog::record::{ChangeRecord, Record as _};
 use dewar_catalog::{IdKind, keys, lineage_key};
 use dewar_disks::pool::DewarId;
+use dewar_disks::{RebuildMarker, RebuildSource};
 use dewar_env::{Disk, Env};
 use dewar_kv::embedded::decode_batch;
 use dewar_kv::index::sorted_runs::{ReadOnlyRuns, RunIndex, runs_in_files};
 use dewar_types::{BlobId, Error, ErrorKind, Result, Timestamp};
 
-use super::backup::{all, run_path, taken, verify};
-use super::backup_file::BackupFile;
-use super::rebuild::{
-    AttachedDisks, LineageStart, ProgressReporter, RebuildOutcome, begin_anew, disks_of, examine,
-    look_into, mark, reserved, save_carried, writable,
+use crate::backup::{all, run_path, taken, verify};
+use crate::backup_file::BackupFile;
+use crate::rebuild::{
+    AttachedDisks, LineageStart, begin_anew, disks_of, examine, look_into, mark, reserved,
+    save_carried, writable,
 };
-use super::{BackgroundWork, Diagnosis, Engine, EngineConfig, Folders, RebuildMethod};
+use crate::recovery_report::{
+    Diagnosis, JournalTail, ProgressReporter, RebuildMethod, RebuildOutcome, RestoreReport,
+};
 use crate::salvage::{Salvage, SalvageReport};
-use dewar_disks::{RebuildMarker, RebuildSource};
+use crate::{BackgroundWork, Engine, EngineConfig, Folders};
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(600);
@@ -57,44 +60,6 @@ pub struct Restore<'r> {
     pub again: bool,
     /// Hears how it goes.
     pub report: &'r mut dyn ProgressReporter,
-}
-
-/// The result of a restore.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestoreReport {
-    /// The backup.
-    pub name: String,
-    /// When its catalog was as it says.
-    pub taken: Timestamp,
-    /// The last batch in it.
-    pub upto: u64,
-    /// Entries of its index.
-    pub entries: u64,
-    /// Bytes of its index.
-    pub bytes: u64,
-    /// The part that the journal adds to it; `None` when it does not continue the backup, or is
-    /// given up.
-    pub followed: Option<JournalTail>,
-    /// Id of the key that its secrets are wrapped with.
-    pub master_key: String,
-    /// The state of the catalog on the disks before.
-    pub diagnosis: Diagnosis,
-    /// Whether an interrupted attempt was continued, or blobs were put back that an earlier restore
-    /// of the same backup left unnamed.
-    pub gone_on: bool,
-    /// The result of the search through the blobs; `None` when nothing was changed.
-    pub salvaged: Option<SalvageReport>,
-}
-
-/// Batches that a journal has beyond a backup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JournalTail {
-    /// The last one.
-    pub upto: u64,
-    /// When the last change in them was made; `None` when there are none.
-    pub until: Option<Timestamp>,
-    /// The journal is complete: everything acknowledged is in the backup or in the journal.
-    pub exact: bool,
 }
 
 impl Engine {
@@ -227,16 +192,14 @@ impl Engine {
         let is_exact = report.followed.is_some_and(|followed| followed.exact);
         let mut settle = false;
         if !is_exact {
-            let salvaged = self
-                .store
-                .salvage(Salvage {
-                    write: true,
-                    place: how.salvage,
-                    assume: None,
-                    settle: false,
-                    report: &mut *how.report,
-                })
-                .await?;
+            let salvage = Salvage {
+                write: true,
+                place: how.salvage,
+                assume: None,
+                settle: false,
+                report: &mut *how.report,
+            };
+            let salvaged = salvage.run(&self.store).await?;
             settle = how.salvage && salvaged.settled;
             report.salvaged = Some(SalvageReport {
                 settled: settle,
@@ -245,7 +208,7 @@ impl Engine {
         }
         how.report.ends(RebuildOutcome::Restore(report))?;
         if settle {
-            self.store.settle_rebuilt().await?;
+            self.store.disks().settle_rebuilt().await?;
         }
         Ok(())
     }

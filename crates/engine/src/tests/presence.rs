@@ -9,8 +9,8 @@ use dewar_journal::JournalState;
 
 use super::joining::{Mounts, Open, pool};
 use super::run;
-use crate::LedgerDepth;
 use dewar_disks::upkeep::Ledger;
+use dewar_store::LedgerDepth;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -10,8 +10,8 @@ use super::disaster::{
     DEWAR, DISKS, Scene, blobs, check, config, folders, master, read, rebuild, try_open, wipe,
 };
 use super::{content, run};
-use crate::engine::{BackgroundWork, Engine, JournalCondition, Rebuild, RebuildMethod};
 use crate::salvage::{Finding, KEPT_BUCKET};
+use crate::{BackgroundWork, Engine, JournalCondition, Rebuild, RebuildMethod};
 
 const CATALOG: [&str; 2] = ["journal/", "index/"];
 

@@ -43,9 +43,11 @@ use std::time::Duration;
 use dewar_disks::pool::{
     DewarId, FolderProbe, Identity, Member, Pool, check_blank, format, inspect,
 };
+use dewar_disks::upkeep::Decision;
 use dewar_env::{Disk, DiskState, Env};
 use dewar_journal::{Journal, JournalState};
 use dewar_kv::index::sorted_runs::RunIndex;
+use dewar_store::Store;
 use dewar_types::{DiskId, Error, ErrorKind, Layout, Result};
 use futures_util::FutureExt;
 use futures_util::future::select_all;
@@ -54,8 +56,6 @@ use tokio::time::Instant;
 
 use super::disk_refusal::DiskRefusal;
 use super::prepare::{check_room, settle_identity, wipe};
-use crate::Store;
-use dewar_disks::upkeep::Decision;
 
 /// How long a change of the journal's members is waited for.
 const EPOCH_PATIENCE: Duration = Duration::from_secs(15);

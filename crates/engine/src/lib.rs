@@ -23,8 +23,12 @@ mod loss_report;
 mod membership;
 mod prepare;
 mod rebuild;
+mod recovery_report;
 mod replace_lost_disk;
 mod restore;
+pub mod salvage;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,6 +39,8 @@ use dewar_catalog::Ids;
 use dewar_disks::blob::BlobStore;
 use dewar_disks::pool::{DewarId, Identity, Member, Pool};
 use dewar_disks::segment::SegmentLimits;
+use dewar_disks::upkeep::UpkeepConfig;
+use dewar_disks::{DiskParts, Disks, JournalPin, SegmentRecovery};
 use dewar_env::worker::WorkerRegistry;
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, JournalConfig, OpenError, RetentionPin};
@@ -43,17 +49,11 @@ use dewar_kv::embedded::{EmbeddedConfig, EmbeddedKv};
 use dewar_kv::index::Index;
 use dewar_kv::index::sorted_runs::{RunConfig, RunIndex};
 use dewar_namespace::Tree;
+use dewar_store::lifecycle::LifecycleConfig;
+use dewar_store::limits::{PART_BYTES_MIN, SMALL_BYTES_DEFAULT};
+use dewar_store::{DigestLimits, ListingConfig, Store, StoreParts};
 use dewar_types::{DiskId, Error, Layout, Result};
 use tokio::sync::Mutex;
-
-use crate::digests::DigestLimits;
-use crate::lifecycle::LifecycleConfig;
-use crate::limits::{PART_BYTES_MIN, SMALL_BYTES_DEFAULT};
-use crate::{ListingConfig, Store, StoreParts};
-use dewar_disks::JournalPin;
-use dewar_disks::SegmentRecovery;
-use dewar_disks::upkeep::UpkeepConfig;
-use dewar_disks::{DiskParts, Disks};
 
 pub use backup::{BackupPlan, BackupReport, Backups};
 pub use disk_refusal::DiskRefusal;
@@ -61,11 +61,12 @@ pub use folders::{Folder, FolderContent, Folders};
 pub use joining::{DiskObserver, LiveFolders};
 pub use loss_report::LossReport;
 pub use membership::Membership;
-pub use rebuild::{
-    Diagnosis, IndexCondition, JournalCondition, ProgressReporter, Rebuild, RebuildMethod,
-    RebuildOutcome, RebuildReport,
+pub use rebuild::Rebuild;
+pub use recovery_report::{
+    Diagnosis, IndexCondition, JournalCondition, JournalTail, ProgressReporter, RebuildMethod,
+    RebuildOutcome, RebuildReport, RestoreReport,
 };
-pub use restore::{JournalTail, Restore, RestoreReport};
+pub use restore::Restore;
 
 use joining::WatchTasks;
 use membership::PendingMoves;
@@ -406,7 +407,7 @@ impl Engine {
         store.disks().load_decisions().await?;
         store.accounts().try_refer_by_id().await;
         let workers = match work {
-            BackgroundWork::On => crate::workers::start(&store, first_new),
+            BackgroundWork::On => dewar_store::workers::start(&store, first_new),
             BackgroundWork::Off => WorkerRegistry::new(env.clone()),
         };
         let membership = Membership::new(membership::MembershipDeps {
@@ -523,44 +524,5 @@ impl std::fmt::Debug for Engine {
         f.debug_struct("Engine")
             .field("pool", &self.pool)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use dewar_types::{DiskId, ErrorKind};
-
-    use super::*;
-
-    #[test]
-    fn too_few_disks_are_told_by_folder_and_by_id() {
-        let lost = DiskId(0x68cf);
-        let error = OpenError::TooFewMembers {
-            epoch: 3,
-            found: 3,
-            needed: 4,
-            members: 6,
-            away: vec![lost, DiskId(7)],
-        };
-        let absent = |label: &str| Folder {
-            pool: 0,
-            label: label.to_owned(),
-            refused: None,
-            content: FolderContent::Absent(Error::new(
-                ErrorKind::Unavailable,
-                format!("open {label}/: the disk is missing"),
-            )),
-        };
-        let folders = Folders {
-            all: vec![absent("/data/d2"), absent("/data/d5")],
-        };
-        let error = name_folders(error, &folders);
-        assert_eq!(error.kind(), ErrorKind::Unavailable);
-        let message = error.to_string();
-        for part in ["3 of the 6", "4 are needed", "/data/d2", "/data/d5"] {
-            assert!(message.contains(part), "{message}");
-        }
-        assert!(message.contains(&lost.to_string()), "{message}");
-        assert!(!message.contains("DiskId("), "{message}");
     }
 }

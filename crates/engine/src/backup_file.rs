@@ -8,7 +8,8 @@ use dewar_disks::pool::DewarId;
 use dewar_kv::index::sorted_runs::RunFile;
 use dewar_types::{DiskId, Timestamp};
 
-use super::backup::FILES;
+/// The folder of other files.
+pub(super) const FILES: &str = "files";
 
 const FIRST_LINE: &str = "Dewar catalog backup, format 1";
 const FOLDER_LINE: &str = "Dewar backups, format 1";

@@ -26,20 +26,17 @@ use dewar_disks::pool::{DewarId, Pool};
 use dewar_env::{CreateOptions, Disk, DiskErrorKind, WorkProgress};
 use dewar_kv::embedded::EmbeddedKv;
 use dewar_kv::index::sorted_runs::{ReadOnlyRuns, RunFile, RunIndex};
+use dewar_store::Store;
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
 
 use super::Engine;
-use super::backup_file::{BackupExtra, BackupFile, folder_text, read_folder_text};
-use crate::Store;
+use super::backup_file::{BackupExtra, BackupFile, FILES, folder_text, read_folder_text};
 
 /// Says whose backups a folder holds.
 const FOLDER_FILE: &str = "dewar-backup";
 
 /// The folder of runs.
 pub(super) const RUNS: &str = "runs";
-
-/// The folder of other files.
-pub(super) const FILES: &str = "files";
 
 /// The suffix of backup file names.
 const SUFFIX: &str = ".backup";

@@ -14,15 +14,13 @@ use dewar_journal::JournalConfig;
 use dewar_types::{Layout, Result};
 
 use super::{bucket, content, get, object, user};
-use crate::api::{
+use crate::salvage::Finding;
+use crate::{BackgroundWork, Engine, EngineConfig, Folder, Folders, Rebuild, RebuildReport};
+use dewar_store::Encryption;
+use dewar_store::api::{
     CompletePart, CompleteRequest, CreateUploadRequest, DeleteRequest, ExpectedContent,
     SystemHeaders, UploadPartRequest, VersionAttributes, WriteCondition, WriteRequest,
 };
-use crate::encryption::Encryption;
-use crate::engine::{
-    BackgroundWork, Engine, EngineConfig, Folder, Folders, Rebuild, RebuildReport,
-};
-use crate::salvage::Finding;
 
 pub(super) const DEWAR: DewarId = DewarId(7);
 pub(super) const DISKS: usize = 6;

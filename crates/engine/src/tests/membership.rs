@@ -11,7 +11,7 @@ use dewar_types::{DiskId, ErrorKind, Result};
 
 use super::joining::{DEWAR, Mounts, Open, config, pool};
 use super::run;
-use crate::engine::{DiskRefusal, Engine, EngineConfig};
+use crate::{DiskRefusal, Engine, EngineConfig};
 use dewar_disks::upkeep::UpkeepConfig;
 
 const ALL: [&str; 2] = ["kept", "later"];
@@ -63,7 +63,7 @@ pub(super) async fn assert_whole(open: &Open) {
     let store = open.engine.store();
     for _ in 0..300 {
         let counted = std::sync::atomic::AtomicU64::new(0);
-        let ledger = store.ledger(crate::LedgerDepth::default(), &counted);
+        let ledger = store.ledger(dewar_store::LedgerDepth::default(), &counted);
         let ledger = ledger.await.expect("counted");
         let margins: Vec<i32> = ledger.lines.keys().copied().collect();
         if margins == [ledger.full] && ledger.catalog >= ledger.full {
@@ -550,7 +550,7 @@ fn one_disk_in_two_folders_is_refused_at_the_start() {
         let folders = mounts.all().await;
         let env = world.env();
         let master = Arc::new(dewar_auth::MasterKeys::generate(&*env.rng));
-        let work = crate::engine::BackgroundWork::On;
+        let work = crate::BackgroundWork::On;
         let opened = Engine::open(&env, &config(), DEWAR, &folders, master, work).await;
         let error = opened.expect_err("which of the two?");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
@@ -586,7 +586,7 @@ fn a_loss_that_is_accepted_begins_anew() {
         let mounts = Mounts::plain(&world);
         let folders = mounts.all().await;
         let master = Arc::new(dewar_auth::MasterKeys::generate(&*env.rng));
-        let work = crate::engine::BackgroundWork::On;
+        let work = crate::BackgroundWork::On;
         let config = quick();
         let refused = Engine::open(&env, &config, DEWAR, &folders, Arc::clone(&master), work);
         assert_eq!(

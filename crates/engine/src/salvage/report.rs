@@ -1,9 +1,7 @@
 //! Findings and actions of a salvage.
 
-use dewar_types::{BlobId, UploadId, VersionId};
-
-use crate::engine::ProgressReporter;
 use dewar_disks::RebuildSource;
+use dewar_types::{BlobId, UploadId, VersionId};
 
 /// One thing that was found or done; for a report of any length.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +123,23 @@ pub enum Finding {
     },
 }
 
+/// Receives the findings of a salvage.
+pub trait FindingReporter: Send + Sync {
+    /// Reports a finding among the blobs. A change is reported just before it is made. After an
+    /// interruption in between, the repetition makes the change again and reports it again.
+    fn found(&mut self, finding: &Finding);
+
+    /// Reports that a blob is inspected that the catalog does not name and may lack. Findings of an
+    /// interrupted attempt about its content are reported again now if they still hold.
+    fn looks_at(&mut self, _: BlobId) {}
+}
+
+impl<F: FnMut(&Finding) + Send + Sync> FindingReporter for F {
+    fn found(&mut self, finding: &Finding) {
+        self(finding);
+    }
+}
+
 /// The counts of the findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SalvageTotals {
@@ -202,14 +217,14 @@ impl SalvageTotals {
 
 /// Reports and counts findings.
 pub(super) struct SalvageReporter<'r> {
-    report: &'r mut dyn ProgressReporter,
+    report: &'r mut dyn FindingReporter,
     /// Whether all there is was salvaged.
     all: bool,
     pub(super) totals: SalvageTotals,
 }
 
 impl<'r> SalvageReporter<'r> {
-    pub(super) fn new(report: &'r mut dyn ProgressReporter, from: Option<RebuildSource>) -> Self {
+    pub(super) fn new(report: &'r mut dyn FindingReporter, from: Option<RebuildSource>) -> Self {
         Self {
             report,
             all: from == Some(RebuildSource::Blobs),

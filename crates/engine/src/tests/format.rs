@@ -8,7 +8,7 @@ use dewar_env::disk::sim::SimWorld;
 use dewar_types::{Layout, Result};
 
 use super::run;
-use crate::engine::{BackgroundWork, Engine, EngineConfig, Folder, FolderContent, Folders};
+use crate::{BackgroundWork, Engine, EngineConfig, Folder, FolderContent, Folders};
 
 async fn look(world: &SimWorld) -> Folders {
     let mut all = Vec::new();

@@ -9,19 +9,18 @@ use dewar_catalog::record::{PartRecord, UploadRecord};
 use dewar_namespace::{
     Bucket, BucketQuery, CompletePart as NamedPart, ListedUpload, UploadQuery, WriteCondition,
 };
+use dewar_store::join_parts;
+use dewar_store::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use dewar_types::{ObjectKey, Result, Timestamp, VersionId};
 
 use super::SalvageWalk;
 use super::report::Finding;
 use super::restore_names::{PRINCIPAL, actor};
-use crate::api::{BucketRef, CompleteRequest, ObjectRef};
-use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
-use crate::multipart_digest::join;
 
 impl SalvageWalk<'_> {
     /// Joins what can be joined, in all buckets.
     pub(super) async fn join_uploads(&mut self) -> Result<()> {
-        let tree = self.inner().tree.clone();
+        let tree = self.tree();
         for tenant in tree.catalog().tenants().await? {
             let mut after: Option<String> = None;
             loop {
@@ -47,7 +46,7 @@ impl SalvageWalk<'_> {
     }
 
     async fn join_in(&mut self, bucket: &Bucket) -> Result<()> {
-        let tree = self.inner().tree.clone();
+        let tree = self.tree();
         let mut after: Option<(String, Option<dewar_types::UploadId>)> = None;
         loop {
             let query = UploadQuery {
@@ -79,7 +78,7 @@ impl SalvageWalk<'_> {
         key: &ObjectKey,
         upload: &UploadRecord,
     ) -> Result<()> {
-        let tree = self.inner().tree.clone();
+        let tree = self.tree();
         let path = bucket.path(key.as_str());
         let most = PART_NUMBER_MAX as usize;
         let page = tree.list_parts(bucket, key, upload.id, 0, most).await?;
@@ -120,20 +119,8 @@ impl SalvageWalk<'_> {
                 etag: part.etag(),
             })
             .collect();
-        let request = CompleteRequest {
-            object: ObjectRef {
-                bucket: BucketRef::own(bucket.name.clone()),
-                key: key.clone(),
-            },
-            upload: upload.id,
-            parts: Vec::new(),
-            size: Some(size),
-            checksum: None,
-            customer_key: None,
-            condition: WriteCondition::default(),
-        };
         let as_old_as = |open: &UploadRecord, parts: &[(u16, &PartRecord)]| {
-            let mut joined = join(open, parts, &request)?;
+            let mut joined = join_parts(open, parts)?;
             joined.version = Some(VersionId(newest.0));
             Ok(joined)
         };

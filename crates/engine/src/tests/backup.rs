@@ -12,10 +12,10 @@ use dewar_types::{ErrorKind, Result};
 
 use super::disaster::{DEWAR, DISKS, Scene, check, config, folders, master, read, rebuild, wipe};
 use super::run;
-use crate::LedgerDepth;
-use crate::engine::{BackupPlan, BackupReport, Engine, Restore, RestoreReport};
 use crate::salvage::Finding;
+use crate::{BackupPlan, BackupReport, Engine, Restore, RestoreReport};
 use dewar_disks::upkeep::Decision;
+use dewar_store::LedgerDepth;
 
 const CATALOG: [&str; 2] = ["journal/", "index/"];
 
@@ -173,7 +173,7 @@ fn an_old_backup_comes_back_with_what_is_newer_on_the_disks() {
         let told = restored.salvaged.expect("looked at").totals;
         assert!(told.objects >= 4 && told.gone > 0, "{findings:?}");
         let world = world.kill(2);
-        let engine = super::disaster::try_open(&world, crate::engine::BackgroundWork::On).await;
+        let engine = super::disaster::try_open(&world, crate::BackgroundWork::On).await;
         let engine = engine.expect("opens");
         tokio::time::sleep(Duration::from_secs(300)).await;
         assert!(read(&engine, "first", "later/large").await.is_err());
@@ -274,7 +274,7 @@ fn a_backup_may_be_cut_short_anywhere() {
             } = scene;
             drop(engine);
             let world = world.crash(seed);
-            let engine = super::disaster::try_open(&world, crate::engine::BackgroundWork::On).await;
+            let engine = super::disaster::try_open(&world, crate::BackgroundWork::On).await;
             let mut scene = Scene {
                 engine: engine.expect("opens"),
                 world,
@@ -351,7 +351,7 @@ async fn beyond_a_backup(seed: u64) -> (SimWorld, std::collections::BTreeMap<Str
     scene.seal().await;
     let ann = scene.ann.clone();
     let (world, expected) = scene.end(true, 1).await;
-    let engine = super::disaster::try_open(&world, crate::engine::BackgroundWork::On).await;
+    let engine = super::disaster::try_open(&world, crate::BackgroundWork::On).await;
     let mut scene = Scene {
         engine: engine.expect("opens"),
         world,
@@ -391,7 +391,15 @@ fn a_journal_that_goes_on_from_a_backup_makes_it_exact() {
             read(&engine, "first", "small/2").await.is_err(),
             "deletes count"
         );
-        assert!(engine.store().rebuilt().await.expect("read").is_none());
+        assert!(
+            engine
+                .store()
+                .disks()
+                .rebuilt()
+                .await
+                .expect("read")
+                .is_none()
+        );
     });
 }
 

@@ -39,20 +39,17 @@ use std::sync::Arc;
 
 use dewar_catalog::record::{Extent, Slot};
 use dewar_catalog::{IdKind, keys};
-use dewar_disks::blob::{ReassembledBlob, ScannedShard};
+use dewar_disks::blob::{BlobStore, ReassembledBlob, ScannedShard};
 use dewar_disks::format::ShardKind;
-use dewar_disks::segment::SegmentRecord;
-use dewar_namespace::DataChanges;
+use dewar_disks::salvage_header::SalvageHeader;
+use dewar_disks::segment::{SegmentRecord, SegmentTable as _};
+use dewar_disks::{BlobTable, RebuildMarker};
+use dewar_namespace::{DataChanges, Tree};
+use dewar_store::Store;
 use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result, Timestamp};
 use futures_util::StreamExt as _;
 
-use crate::content_log::blob_extra;
-use crate::engine::ProgressReporter;
-use crate::{SharedStore, Store};
-use dewar_disks::RebuildMarker;
-use dewar_disks::salvage_header::SalvageHeader;
-
-pub use report::{Finding, SalvageTotals};
+pub use report::{Finding, FindingReporter, SalvageTotals};
 pub use restore_names::{KEPT_BUCKET, KEPT_USER};
 
 use report::SalvageReporter;
@@ -60,7 +57,7 @@ use restore_names::{NameRestorer, SalvagedContent};
 use slots::{SalvagedSlot, SegmentBytes};
 
 /// Numbers left out above all that were found, for disks that are away.
-pub(crate) const ID_GAP: u64 = 1 << 32;
+pub(super) const ID_GAP: u64 = 1 << 32;
 
 /// Blobs whose ids differ in the last bits share a folder.
 const SHELF_BITS: u32 = 12;
@@ -93,7 +90,7 @@ pub struct Salvage<'r> {
     /// it has reported the result.
     pub settle: bool,
     /// Receives all reports.
-    pub report: &'r mut dyn ProgressReporter,
+    pub report: &'r mut dyn FindingReporter,
 }
 
 /// The result of a salvage.
@@ -106,53 +103,28 @@ pub struct SalvageReport {
     pub settled: bool,
 }
 
-impl Store {
-    /// The record of the source of the catalog, until salvage is complete or given up.
-    ///
-    /// # Errors
-    /// Those of the catalog; [`ErrorKind::Corrupt`] for a record of a newer release.
-    pub async fn rebuilt(&self) -> Result<Option<RebuildMarker>> {
-        self.inner.disks.rebuilt().await
-    }
-
-    /// Decides that blobs without a name in the catalog are leftovers. The sweep removes them from
-    /// the next start on.
-    ///
-    /// # Errors
-    /// Those of the catalog.
-    pub async fn settle_rebuilt(&self) -> Result<()> {
-        self.inner.tree.catalog().set(keys::rebuilt(), None).await
-    }
-
-    /// Ensures that no id is assigned twice, even if a former catalog assigned more: new ids are
-    /// above all that are found on the disks, with a gap. Call it before anything is written.
-    ///
-    /// # Errors
-    /// Those of the catalog.
-    pub async fn raise_ids(&self) -> Result<()> {
-        self.inner.raise_ids().await
-    }
-
+impl Salvage<'_> {
     /// Salvages; see the module. The store must not be served, and must have no workers.
     ///
     /// # Errors
     /// Those of the catalog and of its disks. Completed steps stay, and a repetition continues
     /// there.
-    pub async fn salvage(&self, how: Salvage<'_>) -> Result<SalvageReport> {
-        let rebuilt = self.inner.disks.rebuilt().await?.or(how.assume);
-        if how.write && rebuilt.is_some() {
-            self.inner.raise_ids().await?;
+    pub async fn run(self, store: &Store) -> Result<SalvageReport> {
+        let rebuilt = store.disks().rebuilt().await?.or(self.assume);
+        if self.write && rebuilt.is_some() {
+            raise_ids(store).await?;
         }
-        let place = how.write && how.place;
-        let teller = SalvageReporter::new(how.report, rebuilt.as_ref().map(|rebuilt| rebuilt.from));
-        let placer = NameRestorer::new(SharedStore::clone(&self.inner), place, teller).await?;
-        let queued = self.inner.queued_to_be_freed().await?;
+        let place = self.write && self.place;
+        let from = rebuilt.as_ref().map(|rebuilt| rebuilt.from);
+        let teller = SalvageReporter::new(self.report, from);
+        let placer = NameRestorer::new(store, place, teller).await?;
+        let queued = queued_to_be_freed(store).await?;
         let mut walk = SalvageWalk {
-            store: self,
+            store,
             placer,
             queued,
             rebuilt,
-            write: how.write,
+            write: self.write,
             place,
             looked_at: 0,
             known: 0,
@@ -169,50 +141,49 @@ impl Store {
             ..walk.placer.totals()
         };
         let settled = totals.unread == 0;
-        if place && settled && how.settle {
-            self.settle_rebuilt().await?;
+        if place && settled && self.settle {
+            store.disks().settle_rebuilt().await?;
         }
         Ok(SalvageReport { totals, settled })
     }
 }
 
-impl crate::Inner {
-    async fn queued_to_be_freed(&self) -> Result<BTreeSet<BlobId>> {
-        let mut queued = BTreeSet::new();
-        let mut after = None;
-        loop {
-            let some = self
-                .tree
-                .catalog()
-                .unnamed_blobs(Timestamp(u64::MAX), after.as_ref(), QUEUED_AT_ONCE)
-                .await?;
-            queued.extend(some.iter().map(|unnamed| unnamed.blob));
-            match some.last().filter(|_| some.len() == QUEUED_AT_ONCE) {
-                Some(last) => after = Some(*last),
-                None => return Ok(queued),
-            }
+async fn queued_to_be_freed(store: &Store) -> Result<BTreeSet<BlobId>> {
+    let catalog = store.tree().catalog();
+    let mut queued = BTreeSet::new();
+    let mut after = None;
+    loop {
+        let some = catalog
+            .unnamed_blobs(Timestamp(u64::MAX), after.as_ref(), QUEUED_AT_ONCE)
+            .await?;
+        queued.extend(some.iter().map(|unnamed| unnamed.blob));
+        match some.last().filter(|_| some.len() == QUEUED_AT_ONCE) {
+            Some(last) => after = Some(*last),
+            None => return Ok(queued),
         }
-    }
-
-    pub(crate) async fn raise_ids(&self) -> Result<()> {
-        let (shelves, _) = self.blobs.shelves().await;
-        let own = format!("{:04x}-", self.tree.ids().zone());
-        let last = shelves.iter().rev().find_map(|name| {
-            let counter = name.strip_prefix(&own)?;
-            u64::from_str_radix(counter, 16).ok()
-        });
-        let ids = self.tree.ids();
-        let blobs = last.map_or(0, |last| (last + 1) << SHELF_BITS);
-        ids.raise(IdKind::Blob, blobs + ID_GAP).await?;
-        for kind in [IdKind::Entry, IdKind::Version] {
-            let reserved = ids.reserved(kind).await?;
-            ids.raise(kind, reserved + ID_GAP).await?;
-        }
-        Ok(())
     }
 }
 
-pub(super) struct SalvageWalk<'a> {
+/// Ensures that no id is assigned twice, even if a former catalog assigned more: new ids are above
+/// all that are found on the disks, with a gap. Called before anything is written.
+async fn raise_ids(store: &Store) -> Result<()> {
+    let (shelves, _) = store.disks().blobs().shelves().await;
+    let ids = store.tree().ids();
+    let own = format!("{:04x}-", ids.zone());
+    let last = shelves.iter().rev().find_map(|name| {
+        let counter = name.strip_prefix(&own)?;
+        u64::from_str_radix(counter, 16).ok()
+    });
+    let blobs = last.map_or(0, |last| (last + 1) << SHELF_BITS);
+    ids.raise(IdKind::Blob, blobs + ID_GAP).await?;
+    for kind in [IdKind::Entry, IdKind::Version] {
+        let reserved = ids.reserved(kind).await?;
+        ids.raise(kind, reserved + ID_GAP).await?;
+    }
+    Ok(())
+}
+
+struct SalvageWalk<'a> {
     store: &'a Store,
     placer: NameRestorer<'a>,
     /// Blobs that no name leads to and that are to be freed.
@@ -228,9 +199,17 @@ pub(super) struct SalvageWalk<'a> {
     leftover: u64,
 }
 
-impl SalvageWalk<'_> {
-    fn inner(&self) -> &SharedStore {
-        &self.store.inner
+impl<'a> SalvageWalk<'a> {
+    fn tree(&self) -> &'a Tree {
+        self.store.tree()
+    }
+
+    fn blobs(&self) -> &'a Arc<BlobStore> {
+        self.store.disks().blobs()
+    }
+
+    fn table(&self) -> &'a BlobTable {
+        self.store.disks().table()
     }
 
     fn tell(&self, finding: &Finding) {
@@ -238,12 +217,12 @@ impl SalvageWalk<'_> {
     }
 
     async fn all(&mut self) -> Result<()> {
-        let (shelves, unread) = self.inner().blobs.shelves().await;
+        let (shelves, unread) = self.blobs().shelves().await;
         for why in unread {
             self.tell(&Finding::Unread { why });
         }
         for shelf in &shelves {
-            let found = self.inner().blobs.shelf(shelf).await;
+            let found = self.blobs().shelf(shelf).await;
             for why in found.unread {
                 self.tell(&Finding::Unread { why });
             }
@@ -266,13 +245,13 @@ impl SalvageWalk<'_> {
         if self.rebuilt.is_some() {
             self.placer.looks_at(blob);
         }
-        let assembled = match self.inner().blobs.assemble(blob, shards).await {
+        let assembled = match self.blobs().assemble(blob, shards).await {
             Ok(assembled) => assembled,
             Err(error) => {
                 // A write that did not end leaves the same, so only what may matter is told.
                 if self.may_be_newer(blob, None) {
                     let why = error.message().to_owned();
-                    let said = self.inner().blobs.described(blob, shards).await;
+                    let said = self.blobs().described(blob, shards).await;
                     let path = said
                         .filter(|(kind, _)| *kind == ShardKind::Object)
                         .and_then(|(_, owner)| SalvageHeader::from_bytes(&owner))
@@ -295,10 +274,10 @@ impl SalvageWalk<'_> {
     }
 
     async fn is_known(&self, blob: BlobId) -> Result<bool> {
-        let inner = self.inner();
-        Ok(inner.segments.is_unsealed(blob)
-            || inner.tree.catalog().blob_record(blob).await?.is_some()
-            || inner.tree.catalog().segment_record(blob).await?.is_some())
+        let catalog = self.tree().catalog();
+        Ok(self.store.segments().is_unsealed(blob)
+            || catalog.blob_record(blob).await?.is_some()
+            || catalog.segment_record(blob).await?.is_some())
     }
 
     /// Whether the catalog may lack it because it was written later.
@@ -332,8 +311,11 @@ impl SalvageWalk<'_> {
         }
         let content = SalvagedContent {
             extent: encrypted(Extent::large(blob, 0, description.size), &description),
-            extra: blob_extra(&assembled.record),
-            main: self.placer.shared.blobs.pool().number(),
+            extra: DataChanges {
+                puts: BlobTable::first_entries(&assembled.record),
+                ..DataChanges::default()
+            },
+            main: self.blobs().pool().number(),
             description: &description,
         };
         self.placer.place(&content).await?;
@@ -348,7 +330,7 @@ impl SalvageWalk<'_> {
             .map(|&(offset, len)| Finding::Unreadable { blob, offset, len })
             .collect();
         // What lost its name under the catalog although it did not know the segment sealed.
-        let dead = self.inner().table.dead_stretches(blob).await?;
+        let dead = self.table().dead_stretches(blob).await?;
         let mut by_path: BTreeMap<String, Vec<(SalvagedSlot, SalvageHeader)>> = BTreeMap::new();
         for slot in bytes.slots() {
             if dead.binary_search(&(slot.offset, slot.len)).is_ok() {
@@ -403,7 +385,7 @@ impl SalvageWalk<'_> {
 
     /// Gives a segment its record, when all that has a name in it has it.
     async fn seal(&self, assembled: ReassembledBlob, named: &[(u32, u32)]) -> Result<()> {
-        let table = &self.inner().table;
+        let table = self.table();
         let id = assembled.record.id;
         let len = u32::try_from(assembled.record.len).unwrap_or(u32::MAX);
         // What the catalog lost a name for since it was made is marked already.
@@ -424,14 +406,11 @@ impl SalvageWalk<'_> {
         let record = SegmentRecord::Whole {
             blob: assembled.record,
         };
-        dewar_disks::segment::SegmentTable::seal(&**table, id, &record, &holes).await
+        table.seal(id, &record, &holes).await
     }
 
     async fn read_segment(&self, assembled: &ReassembledBlob) -> Result<SegmentBytes> {
-        let reader = self
-            .inner()
-            .blobs
-            .open(Arc::new(assembled.record.clone()))?;
+        let reader = self.blobs().open(Arc::new(assembled.record.clone()))?;
         let len = reader.len();
         if len > u64::from(u32::MAX) {
             let message = format!("segment {} has {len} bytes", assembled.record.id);
@@ -506,7 +485,7 @@ async fn place_all(
         let content = SalvagedContent {
             description: &description,
             extent: encrypted(Extent::small(segment, place), &description),
-            main: placer.shared.blobs.pool().number(),
+            main: placer.store.disks().blobs().pool().number(),
             extra: DataChanges::default(),
         };
         if placer.place(&content).await? {
@@ -534,7 +513,7 @@ fn shelf_range(name: &str) -> Option<core::ops::Range<BlobId>> {
 }
 
 /// The catalog's entry about its source.
-pub(crate) fn rebuilt_entry(rebuilt: &RebuildMarker) -> (bytes::Bytes, bytes::Bytes) {
+pub(super) fn rebuilt_entry(rebuilt: &RebuildMarker) -> (bytes::Bytes, bytes::Bytes) {
     (keys::rebuilt(), rebuilt.to_bytes().into())
 }
 

@@ -11,14 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dewar_auth::User;
 use dewar_catalog::Actor;
-use dewar_catalog::record::{ContentCopy, ETag, Extent, FileRecord};
+use dewar_catalog::record::{ContentCopy, DisplayedChecksum, ETag, Extent, FileRecord};
 use dewar_checksum::DigestSet;
+use dewar_disks::salvage_header::{PartOf, SalvageHeader};
 use dewar_disks::segment::SegmentRecord;
 use dewar_iam::NewUser;
 use dewar_namespace::{
     Bucket, CopyOptions, DataChanges, NewBucket, NewPart, NewUpload, NewVersion, VersionAttributes,
     WriteCondition,
 };
+use dewar_store::Store;
 use dewar_types::{
     BlobId, BucketName, Error, ErrorKind, ObjectKey, PoolId, Result, TenantName, Timestamp, UserId,
     VersionId,
@@ -26,9 +28,6 @@ use dewar_types::{
 use parking_lot::Mutex;
 
 use super::report::{Finding, SalvageReporter, SalvageTotals};
-use crate::SharedStore;
-use crate::info::full_checksum;
-use dewar_disks::salvage_header::{PartOf, SalvageHeader};
 
 /// The actor in the change log. Uploads that a salvage opened are recognised by it.
 pub(super) const PRINCIPAL: &str = "salvage";
@@ -91,7 +90,7 @@ type BucketKey = (String, String);
 
 /// Gives names, and reports each before it does.
 pub(super) struct NameRestorer<'r> {
-    pub(super) shared: SharedStore,
+    pub(super) store: &'r Store,
     /// Whether anything is changed.
     write: bool,
     users: Mutex<BTreeSet<UserId>>,
@@ -105,14 +104,14 @@ pub(super) struct NameRestorer<'r> {
 
 impl<'r> NameRestorer<'r> {
     pub(super) async fn new(
-        shared: SharedStore,
+        store: &'r Store,
         write: bool,
         teller: SalvageReporter<'r>,
     ) -> Result<Self> {
-        let users = shared.accounts.users().await?;
+        let users = store.accounts().users().await?;
         Ok(Self {
             users: Mutex::new(users.into_iter().map(|user| user.id).collect()),
-            shared,
+            store,
             write,
             buckets: Mutex::default(),
             kept: Mutex::default(),
@@ -151,7 +150,7 @@ impl<'r> NameRestorer<'r> {
                     tenant: place.tenant.clone(),
                     ..NewUser::default()
                 };
-                match self.shared.accounts.add_user_with(owner, new).await {
+                match self.store.accounts().add_user_with(owner, new).await {
                     Ok(_) => {}
                     Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                     Err(error) => return Err(error),
@@ -165,7 +164,7 @@ impl<'r> NameRestorer<'r> {
         if self.buckets.lock().contains_key(&known) {
             return Ok(());
         }
-        let tree = &self.shared.tree;
+        let tree = self.store.tree();
         let actor = actor(owner);
         let tenant = match tree.catalog().tenant(&place.tenant).await? {
             Some(tenant) => Some(tenant),
@@ -219,7 +218,7 @@ impl<'r> NameRestorer<'r> {
         let Some(bucket) = self.bucket(place) else {
             return Ok(self.dry(content));
         };
-        let tree = &self.shared.tree;
+        let tree = self.store.tree();
         let Some(found) = tree.lookup(&bucket, &place.key).await? else {
             if !self.write {
                 return Ok(self.dry(content));
@@ -310,14 +309,14 @@ impl<'r> NameRestorer<'r> {
             id: Some(d.version),
             attributes: attributes_of(d),
             modified: Some(Timestamp(d.version.clock())),
-            checksum: full_checksum(asked),
+            checksum: asked.map(DisplayedChecksum::full),
             encryption: d.encryption.clone(),
             copies: content.copies(),
             ..NewVersion::new(d.size, etag, digests, Vec::new())
         };
         let none = WriteCondition::NONE;
-        self.shared
-            .tree
+        self.store
+            .tree()
             .publish(
                 &actor(UserId(d.owner)),
                 (bucket, key).into(),
@@ -338,7 +337,7 @@ impl<'r> NameRestorer<'r> {
         }
         let bucket = self.kept_bucket().await?;
         let key = kept_key(&d.path, d.version)?;
-        let tree = &self.shared.tree;
+        let tree = self.store.tree();
         if let Some(found) = tree.lookup(&bucket, &key).await? {
             let extents = tree.extents(&found.current, 0).await?;
             self.tell(&[known(d)]);
@@ -359,7 +358,7 @@ impl<'r> NameRestorer<'r> {
         let current = &found.current;
         let to = kept_key(&bucket.path(key.as_str()), current.id)?;
         let kept = self.kept_bucket().await?;
-        let tree = &self.shared.tree;
+        let tree = self.store.tree();
         if tree.lookup(&kept, &to).await?.is_none() {
             let options = CopyOptions {
                 source_version: Some(current.id),
@@ -376,7 +375,7 @@ impl<'r> NameRestorer<'r> {
         if let Some(bucket) = self.kept.lock().clone() {
             return Ok(bucket);
         }
-        let (tree, accounts) = (&self.shared.tree, &self.shared.accounts);
+        let (tree, accounts) = (self.store.tree(), self.store.accounts());
         let user: User = match accounts.user(KEPT_USER).await {
             Ok(user) => user,
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -433,7 +432,7 @@ impl<'r> NameRestorer<'r> {
             self.tell(&[finding]);
             return Ok(true);
         };
-        let (tree, key) = (&self.shared.tree, &place.key);
+        let (tree, key) = (self.store.tree(), &place.key);
         if let Some(found) = tree.lookup(&bucket, key).await?
             && found.current.upload == Some(part.upload)
         {
@@ -486,7 +485,7 @@ impl<'r> NameRestorer<'r> {
     /// Keeps the present content of a path under another key and reports it, for a newer object
     /// that replaces it.
     pub(super) async fn make_way(&self, bucket: &Bucket, key: &ObjectKey) -> Result<()> {
-        if let Some(found) = self.shared.tree.lookup(bucket, key).await? {
+        if let Some(found) = self.store.tree().lookup(bucket, key).await? {
             self.tell(&[displaced(bucket, key, &found)]);
             self.keep_current(bucket, key, &found).await?;
         }
@@ -497,7 +496,7 @@ impl<'r> NameRestorer<'r> {
     async fn is_readable(&self, extents: &[Extent]) -> Result<bool> {
         for extent in extents {
             let blob = extent.blob;
-            if self.shared.segments.is_unsealed(blob) {
+            if self.store.segments().is_unsealed(blob) {
                 continue;
             }
             let remembered = self.readable.lock().get(&blob).copied();
@@ -521,9 +520,9 @@ impl<'r> NameRestorer<'r> {
     }
 
     async fn has_shards(&self, blob: BlobId, segment: bool) -> Result<bool> {
-        let table = &self.shared.table;
+        let table = self.store.disks().table();
         let record = if segment {
-            let value = self.shared.tree.catalog().segment_record(blob).await?;
+            let value = self.store.tree().catalog().segment_record(blob).await?;
             match value.map(|value| SegmentRecord::from_bytes(&value)) {
                 None => None,
                 Some(record) => match record? {
@@ -537,7 +536,7 @@ impl<'r> NameRestorer<'r> {
         let Some(record) = record else {
             return Ok(false);
         };
-        let there = self.shared.blobs.files_of(&record).await;
+        let there = self.store.disks().blobs().files_of(&record).await;
         Ok(there >= usize::from(record.layout.k))
     }
 }

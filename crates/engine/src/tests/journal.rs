@@ -11,8 +11,8 @@ use dewar_journal::JournalConfig;
 use dewar_types::{Layout, Result};
 
 use super::{bucket, content, object, run, user};
-use crate::api::{DeleteRequest, ExpectedContent, WriteCondition, WriteRequest};
-use crate::engine::{BackgroundWork, Engine, EngineConfig, Folder, Folders};
+use crate::{BackgroundWork, Engine, EngineConfig, Folder, Folders};
+use dewar_store::api::{DeleteRequest, ExpectedContent, WriteCondition, WriteRequest};
 
 const DEWAR: DewarId = DewarId(7);
 
@@ -111,7 +111,7 @@ fn what_the_journal_could_not_take_leaves_nothing() {
         }
         tokio::time::sleep(Duration::from_secs(20)).await;
         put(&engine, &ann, "later", 500).await.expect("put");
-        let segments = &engine.store().inner.segments;
+        let segments = engine.store().segments();
         segments.close_current();
         tokio::time::sleep(Duration::from_secs(5)).await;
         for key in ["kept", "later"] {

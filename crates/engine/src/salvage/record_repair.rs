@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dewar_disks::blob::{KnownBadShards, ScannedShard};
+use dewar_disks::upkeep::Encoding;
 use dewar_types::{BlobId, DiskId, Result};
 
 use super::report::Finding;
 use super::{SalvageWalk, Shelves, shelf_range};
-use dewar_disks::upkeep::Encoding;
 
 /// Records read in one scan.
 const PAGE: usize = 512;
@@ -25,7 +25,7 @@ impl SalvageWalk<'_> {
     ) -> Result<()> {
         let mut from = range.start;
         loop {
-            let page = self.inner().table.encodings(from, PAGE).await?;
+            let page = self.table().encodings(from, PAGE).await?;
             for encoding in page.encodings {
                 if encoding.record.id >= range.end {
                     return Ok(());
@@ -49,7 +49,7 @@ impl SalvageWalk<'_> {
             .collect();
         let mut from = BlobId(0);
         loop {
-            let page = self.inner().table.encodings(from, PAGE).await?;
+            let page = self.table().encodings(from, PAGE).await?;
             for encoding in page.encodings {
                 let id = encoding.record.id;
                 if !ranges.iter().any(|range| range.contains(&id)) {
@@ -65,7 +65,7 @@ impl SalvageWalk<'_> {
 
     async fn compare_one(&mut self, encoding: &Encoding, found: &[ScannedShard]) -> Result<()> {
         let record = &encoding.record;
-        let there: BTreeSet<DiskId> = self.inner().blobs.pool().members().map(|m| m.id).collect();
+        let there: BTreeSet<DiskId> = self.blobs().pool().members().map(|m| m.id).collect();
         let lacks: Vec<usize> = (0..record.disks.len())
             .filter(|shard| !record.missing.contains(&(*shard as u8)))
             .filter(|shard| there.contains(&record.disks[*shard]))
@@ -83,13 +83,13 @@ impl SalvageWalk<'_> {
         let left = record.disks.len() - record.missing.len() - lacks.len();
         let readable = left >= usize::from(record.layout.k);
         if !readable
-            && let Ok(assembled) = self.inner().blobs.assemble(record.id, found).await
+            && let Ok(assembled) = self.blobs().assemble(record.id, found).await
             && assembled.record.len == record.len
         {
             // It was encoded anew, or moved, since the catalog knew it.
             self.tell(&Finding::Mended { blob: record.id });
             if self.write {
-                let table = &self.inner().table;
+                let table = self.table();
                 let queued = table.finding(record.id).await?;
                 let (now, left) = (&assembled.record, KnownBadShards::default());
                 table.replaced(encoding, now, queued.as_ref(), left).await?;
@@ -97,9 +97,9 @@ impl SalvageWalk<'_> {
             return Ok(());
         }
         if self.write {
-            let now = self.inner().env.clock.now();
+            let now = self.store.env().clock.now();
             for shard in &lacks {
-                self.inner().table.note(encoding, *shard, now).await?;
+                self.table().note(encoding, *shard, now).await?;
             }
         }
         self.tell(&Finding::Gone {

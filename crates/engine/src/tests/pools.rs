@@ -18,20 +18,18 @@ use dewar_types::{ErrorKind, Layout, PoolId, Result, UserId};
 use super::joining::{DEWAR, config};
 use super::membership::{dynamic, id_of, shards};
 use super::{bucket, content, get, object, put_request, run, user};
-use crate::LedgerDepth;
-use crate::api::{
+use crate::{BackgroundWork, DiskObserver, Engine, EngineConfig, Folder, Folders, LiveFolders};
+use dewar_disks::upkeep::{Ledger, UpkeepConfig};
+use dewar_store::Encryption;
+use dewar_store::LedgerDepth;
+use dewar_store::api::{
     CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ExpectedContent, Hierarchy,
     ObjectInfo, ReadCondition, UploadPartRequest, VersionAttributes, WriteCondition, WriteMode,
     WriteRequest,
 };
-use crate::encryption::Encryption;
-use crate::engine::{
-    BackgroundWork, DiskObserver, Engine, EngineConfig, Folder, Folders, LiveFolders,
-};
-use crate::lifecycle::Lifecycle;
-use crate::lifecycle::LifecycleConfig;
-use crate::lifecycle::rules::{Expiration, Filter, NoncurrentTransition, Rule, Transition};
-use dewar_disks::upkeep::{Ledger, UpkeepConfig};
+use dewar_store::lifecycle::Lifecycle;
+use dewar_store::lifecycle::LifecycleConfig;
+use dewar_store::lifecycle::rules::{Expiration, Filter, NoncurrentTransition, Rule, Transition};
 
 /// Disks of the main pool, 2+1; those behind are of the archive, 1+1.
 const MAIN: usize = 4;
@@ -224,8 +222,9 @@ impl Two {
 
     async fn move_to(&self, key: &str, class: Option<&str>) -> Result<bool> {
         let (first, version) = (self.first().await, self.version(key).await);
-        let (inner, class) = (&self.engine.store().inner, class.map(str::to_owned));
-        inner
+        let class = class.map(str::to_owned);
+        let store = self.engine.store();
+        store
             .move_to_class(&SYSTEM, &first, &object(key).key, &version, class)
             .await
     }
@@ -398,7 +397,7 @@ fn a_copy_shares_bytes_within_a_pool_only() {
         for key in ["a", "b", "c"] {
             assert!(two.read(key).await.1 == original, "{key}");
         }
-        let request = crate::api::DeleteRequest {
+        let request = dewar_store::api::DeleteRequest {
             version: None,
             bypass: false,
             object: object("b"),
@@ -552,7 +551,7 @@ fn lifecycle_moves_current_and_older_versions() {
     run(async {
         let two = Two::new(7).await;
         let (store, first) = (two.engine.store(), bucket("first"));
-        let on = store.set_versioning(&two.ann, &first, crate::api::Versioning::Enabled);
+        let on = store.set_versioning(&two.ann, &first, dewar_store::api::Versioning::Enabled);
         on.await.expect("set");
         for key in ["old/a", "old/a", "kept"] {
             two.put(key, None, LARGE).await.expect("put");

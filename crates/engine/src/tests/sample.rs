@@ -17,8 +17,8 @@ use dewar_journal::JournalConfig;
 use dewar_types::Layout;
 
 use super::{bucket, content, get, object, put_request, run, user};
-use crate::api::{DeleteRequest, ExpectedContent, ListRequest, WriteCondition};
-use crate::engine::{BackgroundWork, Engine, EngineConfig, Folder, Folders};
+use crate::{BackgroundWork, Engine, EngineConfig, Folder, Folders};
+use dewar_store::api::{DeleteRequest, ExpectedContent, ListRequest, WriteCondition};
 
 const DEWAR: DewarId = DewarId(0x5a3d_0001);
 const DISKS: usize = 3;

@@ -8,8 +8,8 @@ use dewar_env::{Disk, DiskErrorKind, disk::sim::SimOp};
 
 use super::joining::{Mounts, Open, config, pool};
 use super::run;
-use crate::LedgerDepth;
 use dewar_disks::upkeep::Ledger;
+use dewar_store::LedgerDepth;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -11,10 +11,8 @@ use dewar_journal::{JournalConfig, JournalState};
 use dewar_types::Layout;
 
 use super::{bucket, content, get, put_request, run, user};
-use crate::api::ExpectedContent;
-use crate::engine::{
-    BackgroundWork, DiskObserver, Engine, EngineConfig, Folder, Folders, LiveFolders,
-};
+use crate::{BackgroundWork, DiskObserver, Engine, EngineConfig, Folder, Folders, LiveFolders};
+use dewar_store::api::ExpectedContent;
 
 pub(super) const DEWAR: DewarId = DewarId(7);
 
