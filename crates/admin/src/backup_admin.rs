@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dewar_engine::{BackupPlan, BackupReport, Backups};
 use dewar_env::disk::real::{RealDisk, RealDiskConfig};
 use dewar_env::{Disk, DiskErrorKind, Env, WorkProgress};
 use dewar_store::Store;
-use dewar_store::engine::{BackupPlan, BackupReport, Backups};
 use parking_lot::Mutex;
 
 use crate::catalog::{BackupInfo, BackupTakenInfo};

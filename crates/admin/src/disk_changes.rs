@@ -14,17 +14,16 @@ use std::time::Duration;
 
 use dewar_disks::pool::{FolderProbe, inspect};
 use dewar_disks::upkeep::{Decision, Holdings};
+use dewar_engine::host::{ConfiguredFolders, PoolStateFile, open_disk};
+use dewar_engine::{DiskRefusal, Folder, FolderContent, LiveFolders, Membership};
 use dewar_env::{Disk, DiskState};
 use dewar_store::Store;
-use dewar_store::engine::{DiskRefusal, Folder, FolderContent, LiveFolders, Membership};
 use dewar_types::{DiskId, Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::catalog::{SETTLE, UNSETTLED};
 use crate::disks::{DiskAdded, DiskReadmitted, DiskRemoved, RemainingFilesInfo};
-use crate::pool_state_file::PoolStateFile;
-use crate::real_disks::{ConfiguredFolders, open_disk};
 use crate::upkeep_admin::why_read_only;
 use crate::{AdminError, Failure, Result, amount};
 
@@ -190,7 +189,7 @@ impl DiskChanges {
     /// data could be read anyway.
     pub(crate) async fn check_settled(&self, disk: Option<DiskId>) -> Result<()> {
         let is_gone = disk.is_some_and(|disk| self.membership.is_dead(disk));
-        if is_gone || self.store.rebuilt().await?.is_none() {
+        if is_gone || self.store.disks().rebuilt().await?.is_none() {
             return Ok(());
         }
         let message = format!(
@@ -465,7 +464,7 @@ impl DiskChanges {
 
     /// The content of a removed disk.
     async fn holds(&self, id: DiskId, disk: &dyn Disk) -> Result<RemainingFilesInfo> {
-        let unsettled = self.store.rebuilt().await?.is_some();
+        let unsettled = self.store.disks().rebuilt().await?.is_some();
         let found = self.store.disks().holdings(id, disk).await?;
         Ok(held_info(found, unsettled))
     }

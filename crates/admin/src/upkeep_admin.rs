@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use dewar_disks::pool::{FolderProbe, IDENTITY_FILE, Identity, Pool, inspect};
 use dewar_disks::upkeep::{Decision, DiskLine, Ledger, ObjectAtRisk, ScrubPass};
+use dewar_engine::{DiskRefusal, FolderContent};
 use dewar_env::{Disk, DiskState, Env, Space};
 use dewar_store::Store;
-use dewar_store::engine::{DiskRefusal, FolderContent};
 use dewar_store::{LedgerDepth, UnderReplicated};
 use dewar_types::{DiskId, Timestamp};
 use parking_lot::Mutex;

@@ -20,10 +20,10 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use dewar_admin::accounts::{KeyAdd, KeyList, UserAdd};
-use dewar_admin::private_file::{FileError, replace_private_file};
 use dewar_admin::status::Doors;
 use dewar_admin::{AdminError, Failure};
 use dewar_auth::Secret;
+use dewar_engine::host::private_file::{FileError, replace_private_file};
 use dewar_env::Rng;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

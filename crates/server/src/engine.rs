@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::listener::{BoxError, ListenerSpec};
 use crate::metrics::{Metrics, Readiness};
 
-/// The code of a loss ([`dewar_store::engine::LossReport::code`]), as an administrator types it.
+/// The code of a loss ([`dewar_engine::LossReport::code`]), as an administrator types it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossCode(u32);
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use dewar_admin::private_file::{FileError, probe_private_file, replace_private_file};
+use dewar_engine::host::private_file::{FileError, check_writable, replace_private_file};
 use serde::{Serialize, Serializer};
 
 /// The content of a ready file. Parts that do not exist have no member.
@@ -70,8 +70,7 @@ impl ReadyFile {
     /// It exists and cannot be removed, or its folder cannot be written to.
     pub fn prepare(path: &Path) -> Result<(), FileError> {
         Self::clear(path)?;
-        // Under another name: whoever waits for the file must not see an empty one.
-        probe_private_file(path)
+        check_writable(path)
     }
 
     /// Removes the file if it exists.
@@ -80,9 +79,10 @@ impl ReadyFile {
     /// It exists and cannot be removed.
     pub fn clear(path: &Path) -> Result<(), FileError> {
         match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(FileError::new(path, error))
-            }
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(FileError {
+                path: path.to_path_buf(),
+                source,
+            }),
             _ => Ok(()),
         }
     }

@@ -65,11 +65,6 @@ const EXCEPTIONS: &[Exception] = &[
         "a writer reads its base version back, and the verbs of files begin writes",
     ),
     exception(
-        "store",
-        "engine salvage",
-        "a rebuild ends with salvage, which reports as the rebuild does",
-    ),
-    exception(
         "xrootd",
         "connection door measure ops session tpc",
         "a connection runs the operations, which answer on the connection",

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use dewar_admin::private_file::folder_of;
+use dewar_engine::host::paths::folder_of;
 use thiserror::Error;
 use tokio::net::{UnixListener, UnixStream};
 

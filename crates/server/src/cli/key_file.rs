@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use dewar_admin::key_file::{
     KeyFileExport, KeyFileList, KeyFileRetire, KeyFileRotate, MasterKeyInfo,
 };
-use dewar_admin::private_file::create_private_file;
+use dewar_engine::host::private_file::create_private_file;
 
 use super::admin_request::{CommonArgs, ask, show};
 use super::columns::table;

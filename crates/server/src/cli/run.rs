@@ -3,8 +3,8 @@
 use std::io::{BufRead as _, IsTerminal as _};
 
 use dewar_admin::status::DoorStatus;
+use dewar_engine::LossReport;
 use dewar_env::Env;
-use dewar_store::engine::LossReport;
 
 use super::columns::print;
 use super::exit::{CommandError, CommandResult, FAILED, FORCED};

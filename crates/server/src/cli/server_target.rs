@@ -19,6 +19,7 @@ use crate::engine::{OpenEngine, Purpose, ServedStore};
 use crate::lock::{LockError, StateLock, holder_of};
 use crate::metrics::Metrics;
 use crate::serve::StartError;
+use crate::store_engine::known_folders::with_added;
 
 /// The default configuration file.
 const CONFIG_FILE: &str = "/etc/dewar/dewar.toml";
@@ -124,7 +125,7 @@ pub(super) async fn reach<O: OpenEngine, T>(
     match client_or_lock(&config).await? {
         AdminRoute::Client(client) => work(&mut AdminAccess::Running(client)).await,
         AdminRoute::Lock(_lock) => {
-            let config = config.with_added_folders();
+            let config = with_added(&config);
             check_pool(&config)?;
             let opened = opener
                 .open(&config, Purpose::Administer, &Metrics::new())
@@ -154,7 +155,7 @@ pub(super) async fn list_disks<O: OpenEngine>(
     let Ok(AdminRoute::Lock(_lock)) = client_or_lock(&config).await else {
         return Err(why);
     };
-    match opener.look_at_folders(&config.with_added_folders()).await {
+    match opener.look_at_folders(&with_added(&config)).await {
         disks if disks.is_empty() => Err(why),
         disks => Ok((disks, Some(why))),
     }
@@ -170,7 +171,7 @@ pub(super) async fn replace_lost<O: OpenEngine>(
 ) -> Result<(), CommandError> {
     let config = target.load()?;
     if let AdminRoute::Lock(_lock) = client_or_lock(&config).await? {
-        let config = config.with_added_folders();
+        let config = with_added(&config);
         check_pool(&config)?;
         let replaced = opener.replace_lost(&config, old, Path::new(folder)).await;
         replaced.map_err(|error| CommandError::from(StartError::Engine(error)))?;
@@ -191,7 +192,7 @@ pub(super) async fn offline(target: &ServerTarget) -> Result<(Config, StateLock)
             ))
         }
         AdminRoute::Lock(lock) => {
-            let config = config.with_added_folders();
+            let config = with_added(&config);
             check_pool(&config)?;
             Ok((config, lock))
         }

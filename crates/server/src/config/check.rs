@@ -8,9 +8,9 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use dewar_admin::pool_state_file::knows_pool;
-use dewar_admin::private_file::is_within;
 use dewar_disks::pool::IDENTITY_FILE;
+use dewar_engine::host::paths::is_within;
+use dewar_engine::host::pool_state_file::knows_pool;
 
 use super::keys::Config;
 use crate::keytab::Keytab;
@@ -104,7 +104,7 @@ fn layout(config: &Config, findings: &mut KnownBadShards) {
     if layout.shards() > disks {
         let shards = layout.shards();
         // A pool that lost some goes on with a narrower layout.
-        if knows_pool(&config.pool_state_file()) {
+        if knows_pool(&config.server.state_dir) {
             let message = format!(
                 "{layout} needs {shards} disks and the pool has {disks}: new objects are written in a \
                  narrower layout"
@@ -157,7 +157,7 @@ fn further_pools(config: &Config, findings: &mut KnownBadShards) {
         if disks < layout.shards() {
             let shards = layout.shards();
             let message = format!("{layout} needs {shards} disks and the pool {name} has {disks}");
-            match knows_pool(&config.pool_state_file()) {
+            match knows_pool(&config.server.state_dir) {
                 true => findings.warning("pools.disks", format!("{message}: new objects are written in a narrower layout, or refused with fewer than {}", layout.m + 1)),
                 false => findings.error("pools.disks", message),
             }
@@ -191,7 +191,7 @@ fn disks(config: &Config, findings: &mut KnownBadShards) {
     }
     let mut devices: BTreeMap<u64, Vec<&Path>> = BTreeMap::new();
     // A pool is made only when all of its disks are there. One that exists opens without some of them.
-    let is_first_start = !knows_pool(&config.pool_state_file())
+    let is_first_start = !knows_pool(&config.server.state_dir)
         && !disks.iter().any(|disk| disk.join(IDENTITY_FILE).exists());
     for disk in disks {
         match std::fs::metadata(disk) {

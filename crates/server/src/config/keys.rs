@@ -8,8 +8,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dewar_admin::pool_state_file::{POOL_STATE_FILE, is_same_folder, remembered_folders};
-
 use super::load::Values;
 use super::table::{Key, Range, Reload, Section, read, sections};
 use super::value::{ByteSize, Context, Field, LayoutChoice, LogFormat, LogLevel, UnwritableAudit};
@@ -545,28 +543,6 @@ impl Config {
     #[must_use]
     pub fn audit_folder(&self) -> PathBuf {
         self.beside_state(self.audit.folder.as_deref(), "audit")
-    }
-
-    /// The file in the state folder that remembers the disks of the pools.
-    #[must_use]
-    pub fn pool_state_file(&self) -> PathBuf {
-        self.server.state_dir.join(POOL_STATE_FILE)
-    }
-
-    /// The configuration with the folders that were added by command.
-    #[must_use]
-    pub fn with_added_folders(&self) -> Self {
-        let mut config = self.clone();
-        for (folder, pool) in remembered_folders(&self.pool_state_file()) {
-            let known = config.folders();
-            if !known
-                .iter()
-                .any(|(known, _)| is_same_folder(known, &folder))
-            {
-                config.add_folder(folder, pool);
-            }
-        }
-        config
     }
 
     /// The networks of [`Server::shared_addresses`].

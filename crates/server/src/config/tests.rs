@@ -467,20 +467,3 @@ fn pools_that_make_no_sense_are_refused() {
         "no pool nowhere",
     );
 }
-
-#[test]
-fn added_folders_come_after_those_of_the_configuration() {
-    let dir = tempfile::tempdir().expect("folder");
-    let mut config = Config::default();
-    config.server.state_dir = dir.path().to_path_buf();
-    config.pool.disks = vec!["/a".into(), "/x".into()];
-    assert_eq!(config.with_added_folders().pool.disks, config.pool.disks);
-    let text = r#"{"dewar":"1","formatted":true,"master_key":"2","disks":[
-        {"number":1,"id":null,"folder":"/a"},
-        {"number":2,"id":null,"folder":"/gone","removed":true},
-        {"number":3,"id":null,"folder":"/c"}]}"#;
-    std::fs::write(config.pool_state_file(), text).expect("written");
-    let folders = config.with_added_folders().pool.disks;
-    let expected: Vec<PathBuf> = ["/a", "/x", "/c"].map(PathBuf::from).into();
-    assert_eq!(folders, expected);
-}

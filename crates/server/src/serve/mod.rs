@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use dewar_admin::private_file::FileError;
 use dewar_admin::status::{DoorStatus, Doors, HealthIssue};
+use dewar_engine::host::private_file::FileError;
 use dewar_env::Env;
 use dewar_http_front::RequestIds;
 use thiserror::Error;
@@ -42,6 +42,7 @@ use crate::log::Logging;
 use crate::metrics::{Metrics, MetricsEndpoint, Readiness};
 use crate::process::connections_within;
 use crate::ready::{Ready, ReadyDoor, ReadyFile};
+use crate::store_engine::known_folders::with_added;
 use crate::tls::{Tls, TlsError};
 
 use listeners::metrics_listener;
@@ -153,7 +154,7 @@ pub async fn start_for<O: OpenEngine>(
     purpose: Purpose,
 ) -> Result<Running<O::Engine>, StartError> {
     // What the configuration names is what a pool begins with.
-    let all = config.with_added_folders();
+    let all = with_added(&config);
     let mut errors = findings(&all);
     errors.retain(|finding| finding.severity == Severity::Error);
     if !errors.is_empty() {

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_admin::catalog::{BlobsInfo, CatalogInfo, RebuildRequest, RestoreRequest};
-use dewar_admin::rfc3339;
-use dewar_admin::{backup_folder, pool_state_file};
+use dewar_admin::{backup_folder, rfc3339};
 use dewar_auth::MasterKeyId;
 use dewar_disks::RebuildSource;
-use dewar_store::engine::{
-    self, Diagnosis, JournalCondition, JournalTail, Rebuild, RebuildMethod, RebuildOutcome,
-    RebuildReport, Restore, RestoreReport,
+use dewar_engine::host::pool_state_file;
+use dewar_engine::salvage::{KEPT_BUCKET, KEPT_USER, SalvageReport, SalvageTotals};
+use dewar_engine::{
+    BackgroundWork, Diagnosis, Engine, JournalCondition, JournalTail, Rebuild, RebuildMethod,
+    RebuildOutcome, RebuildReport, Restore, RestoreReport,
 };
-use dewar_store::salvage::{KEPT_BUCKET, KEPT_USER, SalvageReport, SalvageTotals};
 use dewar_types::{Error, ErrorKind};
 
 use super::rebuild_report::{RebuildAttempt, RebuildCommand, RebuildOptions, forget_ended};
@@ -78,10 +78,10 @@ impl OpenStore {
         } = ground;
         let env = &self.env;
         if wish.discard_unnamed {
-            let work = engine::BackgroundWork::Off;
-            let open = engine::Engine::open(env, &engine, dewar, &folders, master, work).await?;
-            let was = open.store().rebuilt().await?;
-            let settled = open.store().settle_rebuilt().await;
+            let work = BackgroundWork::Off;
+            let open = Engine::open(env, &engine, dewar, &folders, master, work).await?;
+            let was = open.store().disks().rebuilt().await?;
+            let settled = open.store().disks().settle_rebuilt().await;
             let closed = open.close(CLOSE_PATIENCE).await;
             settled?;
             closed?;
@@ -106,7 +106,7 @@ impl OpenStore {
             accept_loss: wish.accept_loss,
             report: &mut attempt,
         };
-        let rebuilt = engine::Engine::rebuild(env, &engine, dewar, &folders, master, how)
+        let rebuilt = Engine::rebuild(env, &engine, dewar, &folders, master, how)
             .await
             .map_err(|error| spelled(config, error))?;
         let gone_on = rebuilt.diagnosis.rebuilt.is_some();
@@ -148,7 +148,7 @@ impl OpenStore {
             report: &mut attempt,
         };
         let env = &self.env;
-        let restored = engine::Engine::restore(env, &engine, dewar, &folders, master, how).await;
+        let restored = Engine::restore(env, &engine, dewar, &folders, master, how).await;
         let restored = match restored {
             Ok(restored) => restored,
             // It was all done; and may have been interrupted before that was said.
@@ -176,7 +176,7 @@ impl OpenStore {
 
 /// With disks named by their folders.
 fn spelled(config: &Config, error: dewar_types::Error) -> BoxError {
-    let message = pool_state_file::spelled(&config.pool_state_file(), &error.to_string());
+    let message = pool_state_file::spelled(&config.server.state_dir, &error.to_string());
     dewar_types::Error::with_source(error.kind(), message, error).into()
 }
 

@@ -1,18 +1,17 @@
 //! The engine of this process: disks, journal, catalog, blobs and the store on them.
 //!
-//! This module handles configuration files, administrators and the fronts. [`dewar_store::engine`]
+//! This module handles configuration files, administrators and the fronts. [`dewar_engine`]
 //! makes a store from disks. All present disks are inspected first, and nothing is written before
 //! all of them are known to belong to this deployment. A pool is formatted only at the very first
 //! start: every configured folder exists and is blank, and the state folder has no record of a pool
-//! ([`format_pool`]).
+//! ([`dewar_engine::host::format_pool`]).
 
 mod catalog;
-mod disks;
-mod format_pool;
+mod disk_config;
+pub(crate) mod known_folders;
 mod metrics;
 mod rebuild_report;
 mod replace_lost_disk;
-mod space;
 mod usage_metrics;
 mod xrootd;
 
@@ -24,24 +23,25 @@ use std::time::Duration;
 use async_trait::async_trait;
 use dewar_admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
 use dewar_admin::disks::DiskInfo;
-use dewar_admin::master_key::{self, PoolKey};
-use dewar_admin::pool_state_file::{self, PoolStateFile, folder_memory};
 use dewar_admin::status::Doors;
 use dewar_admin::{
-    AdminApi, AdminContext, AdminError, BackupAdmin, ConfiguredFolders, DiskChanges, KeyFileAdmin,
-    UpkeepAdmin, done_here,
+    AdminApi, AdminContext, AdminError, BackupAdmin, DiskChanges, KeyFileAdmin, UpkeepAdmin,
+    done_here,
 };
 use dewar_audit::{AuditConfig, AuditLog, AuditRates};
 use dewar_auth::{Caller, MasterKeys, Ownership};
 use dewar_disks::pool::DewarId;
 use dewar_disks::upkeep::UpkeepConfig;
+use dewar_engine::host::master_key_file::{self, PoolKey};
+use dewar_engine::host::pool_state_file::{self, RememberedDisk};
+use dewar_engine::host::{ConfiguredFolders, PoolStateFile, format_pool, probe};
+use dewar_engine::{BackgroundWork, Engine, EngineConfig, Folders, LiveFolders};
 use dewar_env::Env;
 use dewar_iam::AccountLimits;
 use dewar_iam::FederationConfig;
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
 use dewar_store::api::BucketRef;
-use dewar_store::engine::{self, BackgroundWork, EngineConfig, Folders, LiveFolders};
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::{DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
@@ -68,7 +68,7 @@ pub struct StoreEngine {
     env: Env,
     config: Config,
     key_file: KeyFileAdmin,
-    engine: engine::Engine,
+    engine: Engine,
     changes: DiskChanges,
     s3: Arc<dewar_s3::Door>,
     web_keys: Arc<WebKeys>,
@@ -122,7 +122,7 @@ impl OpenStore {
     /// Inspects the disks, creates the pool at its very first start, and reads the master key.
     async fn ground(&self, config: &Config, purpose: Purpose) -> Result<OpenContext, BoxError> {
         let env = &self.env;
-        let mut folders = disks::probe(config).await;
+        let mut folders = probe(&config.folders(), config.pool.disk_deadline).await;
         folders.check_unused()?;
         let small = config.pool.small_object_threshold.0;
         let engine = EngineConfig {
@@ -160,7 +160,7 @@ impl OpenStore {
         let engine = further.fold(engine, |engine, pool| {
             engine.with_pool(pool.number(), pool.layout)
         });
-        let birth = format_pool::find(config, &folders, purpose)?;
+        let birth = format_pool::find(&config.server.state_dir, &folders, purpose.serves())?;
         let key_file = config.master_key_file();
         let made = birth.makes_pool();
         let pool_key = if birth.is_fresh() {
@@ -169,14 +169,14 @@ impl OpenStore {
             PoolKey::Existing(birth.key())
         };
         let disks: Vec<_> = config.folders().into_iter().map(|(disk, _)| disk).collect();
-        let master = master_key::open(&key_file, &disks, pool_key, &*env.rng)?;
+        let master = master_key_file::open(&key_file, &disks, pool_key, &*env.rng)?;
         let master = Arc::new(master);
         let born = birth
-            .finish(env, config, &engine, &folders, &master)
+            .finish(env, &config.server.state_dir, &engine, &folders, &master)
             .await?;
         if made {
             // Blank folders have become disks.
-            folders = disks::probe(config).await;
+            folders = probe(&config.folders(), config.pool.disk_deadline).await;
         }
         Ok(OpenContext {
             folders,
@@ -200,9 +200,9 @@ impl OpenEngine for OpenStore {
         let mut ground = self.ground(config, purpose).await?;
         if let Purpose::AcceptLoss(code) = purpose {
             let (engine, dewar) = (&ground.engine, ground.dewar);
-            match engine::Engine::loss(env, engine, dewar, &ground.folders).await? {
+            match Engine::loss(env, engine, dewar, &ground.folders).await? {
                 Some(mut report) => {
-                    report.text = pool_state_file::spelled(&config.pool_state_file(), &report.text);
+                    report.text = pool_state_file::spelled(&config.server.state_dir, &report.text);
                     confirm_loss(&report, code)?;
                     ground.engine.journal.accept_loss = true;
                 }
@@ -213,7 +213,7 @@ impl OpenEngine for OpenStore {
             Purpose::Serve | Purpose::AcceptLoss(_) => BackgroundWork::On,
             Purpose::Administer => BackgroundWork::Off,
         };
-        let engine = engine::Engine::open(
+        let engine = Engine::open(
             env,
             &ground.engine,
             ground.dewar,
@@ -223,7 +223,7 @@ impl OpenEngine for OpenStore {
         )
         .await
         .map_err(|error| hint(config, purpose, error))?;
-        if let Some(rebuilt) = engine.store().rebuilt().await? {
+        if let Some(rebuilt) = engine.store().disks().rebuilt().await? {
             tracing::warn!(
                 source = rebuilt.source,
                 upto = rebuilt.upto,
@@ -259,7 +259,7 @@ impl OpenEngine for OpenStore {
             let outlook = Arc::clone(&configured) as _;
             engine.keep_looking(Arc::clone(&folders), outlook).await;
         }
-        let roster = Arc::new(PoolStateFile::open(config.pool_state_file())?);
+        let roster = Arc::new(PoolStateFile::open(&config.server.state_dir)?);
         let changes = DiskChanges::new(
             Arc::new(config.clone()),
             engine.store().clone(),
@@ -312,17 +312,16 @@ impl OpenEngine for OpenStore {
     }
 
     async fn look_at_folders(&self, config: &Config) -> Vec<DiskInfo> {
-        let folders = disks::probe(config).await;
-        let known = folder_memory(&config.pool_state_file(), &folders).into_iter();
-        known
-            .map(|folder| DiskInfo {
-                number: folder.number,
-                id: folder.id.map(|id| id.to_string()),
-                path: Some(folder.folder),
-                state: folder.state.to_owned(),
-                ..DiskInfo::default()
-            })
-            .collect()
+        let folders = probe(&config.folders(), config.pool.disk_deadline).await;
+        let known = pool_state_file::known_disks(&config.server.state_dir, &folders);
+        let info = |disk: RememberedDisk| DiskInfo {
+            number: disk.number,
+            id: disk.id.map(|id| id.to_string()),
+            path: Some(disk.path),
+            state: disk.state.to_owned(),
+            ..DiskInfo::default()
+        };
+        known.into_iter().map(info).collect()
     }
 
     async fn rebuild(
@@ -442,7 +441,7 @@ fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
         );
         at = source.source();
     }
-    let mut message = pool_state_file::spelled(&config.pool_state_file(), &error.to_string());
+    let mut message = pool_state_file::spelled(&config.server.state_dir, &error.to_string());
     let mut add = |advice: &str| {
         let end = if message.ends_with(['.', '?']) {
             " "
@@ -513,7 +512,7 @@ impl ServedStore for StoreEngine {
                 engine.backups(),
                 store.clone(),
                 catalog::effective(&self.config),
-                self.config.pool_state_file(),
+                pool_state_file::path(&self.config.server.state_dir),
             ),
             store,
             pool,

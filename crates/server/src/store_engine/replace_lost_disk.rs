@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dewar_admin::pool_state_file::{PoolStateFile, spelled};
-use dewar_admin::{DiskConfig as _, ID_DIGITS_MIN, open_disk};
+use dewar_admin::{DiskConfig as _, ID_DIGITS_MIN};
 use dewar_disks::pool::{FolderProbe, inspect};
+use dewar_engine::host::pool_state_file::spelled;
+use dewar_engine::host::{PoolStateFile, open_disk};
+use dewar_engine::{BackgroundWork, Engine, Folder, FolderContent};
 use dewar_env::Disk;
 use dewar_journal::QuorumShortage;
-use dewar_store::engine::{BackgroundWork, Engine, Folder, FolderContent};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 
 use super::{CLOSE_PATIENCE, OpenContext, OpenStore, hint};
@@ -49,7 +50,7 @@ impl OpenStore {
             Some(disk) => disk,
             None => open_disk(folder, config.pool.disk_deadline).await?,
         };
-        let roster = PoolStateFile::open(config.pool_state_file())?;
+        let roster = PoolStateFile::open(&config.server.state_dir)?;
         let lost = lost(&roster, old, folder, &*new, &shortage).await?;
         let lost = lost.ok_or_else(|| {
             let away: Vec<String> = shortage.away.iter().map(ToString::to_string).collect();
@@ -59,7 +60,7 @@ impl OpenStore {
             );
             Error::new(
                 ErrorKind::NotFound,
-                spelled(&config.pool_state_file(), &message),
+                spelled(&config.server.state_dir, &message),
             )
         })?;
         // Before it is formatted, so that every later start looks into it.
