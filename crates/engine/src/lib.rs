@@ -18,6 +18,7 @@ mod backup_file;
 mod disk_refusal;
 mod folders;
 mod format;
+pub mod host;
 mod joining;
 mod loss_report;
 mod membership;

@@ -20,6 +20,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use dewar_auth::Secret;
+use dewar_engine::host::private_file::{FileError, replace_private_file};
 use dewar_env::Rng;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -30,7 +31,6 @@ use crate::admin::{AdminError, Failure};
 use crate::config::{Config, ConfigError};
 use crate::credentials;
 use crate::engine::{Doors, ServedStore};
-use crate::ready::{FileError, replace_private_file};
 use crate::serve::{DemoCredentials, Endpoints, Running};
 
 /// Disks of the demo's pool: enough for 4+2.

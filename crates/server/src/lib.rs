@@ -16,7 +16,6 @@ mod keytab;
 pub mod listener;
 pub mod lock;
 pub mod log;
-pub mod master_key;
 pub mod metrics;
 pub mod process;
 pub mod ready;

@@ -15,6 +15,10 @@ const fn exception(path: &'static str, reason: &'static str) -> Exception {
 pub(super) const FILE_SYSTEM: &[Exception] = &[
     exception("crates/env/", "is the seam itself"),
     exception(
+        "crates/engine/src/host/",
+        "the files beside the disks: the master key and the memory of the pool",
+    ),
+    exception(
         "crates/server/",
         "configuration, keys, locks and sockets of the one process",
     ),

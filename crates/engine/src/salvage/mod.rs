@@ -2,7 +2,7 @@
 //! blobs.
 //!
 //! All folders of blobs are walked on all disks at once, in the order of ids. A blob that the
-//! catalog names is only compared with its files ([`mend`]). A blob that it does not name, and that
+//! catalog names is only compared with its files ([`record_repair`]). A blob that it does not name, and that
 //! can be younger than the source of the catalog ([`RebuildMarker`]), is reassembled from its headers. A
 //! large object gets the path at which it was written. A segment is read as a whole, and its slots
 //! are found by their headers. Each slot gets its path, and then the segment gets its record, in

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::ready::folder_of;
+use dewar_engine::host::paths::folder_of;
 
 /// A socket cannot be made.
 #[derive(Debug, Error)]

@@ -17,7 +17,7 @@ use crate::engine::{Doors, OpenEngine, Purpose, ServedStore};
 use crate::lock::{LockError, StateLock, holder_of};
 use crate::metrics::Metrics;
 use crate::serve::StartError;
-use crate::store_engine::pool_state_file::with_added;
+use crate::store_engine::known_folders::with_added;
 
 /// The default configuration file.
 const CONFIG_FILE: &str = "/etc/dewar/dewar.toml";

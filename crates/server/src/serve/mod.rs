@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use dewar_engine::host::private_file::FileError;
 use dewar_env::Env;
 use dewar_http_front::RequestIds;
 use thiserror::Error;
@@ -41,8 +42,8 @@ use crate::lock::{LockError, StateLock};
 use crate::log::Logging;
 use crate::metrics::{Metrics, MetricsEndpoint, Readiness};
 use crate::process::connections_within;
-use crate::ready::{FileError, Ready, ReadyDoor, ReadyFile};
-use crate::store_engine::pool_state_file::with_added;
+use crate::ready::{Ready, ReadyDoor, ReadyFile};
+use crate::store_engine::known_folders::with_added;
 use crate::tls::{Tls, TlsError};
 
 use listeners::metrics_listener;

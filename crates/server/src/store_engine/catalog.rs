@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dewar_auth::MasterKeyId;
 use dewar_disks::RebuildSource;
+use dewar_engine::host::pool_state_file;
 use dewar_engine::salvage::{KEPT_BUCKET, KEPT_USER, SalvageReport, SalvageTotals};
 use dewar_engine::{
     BackgroundWork, BackupPlan, BackupReport, Backups, Diagnosis, Engine, JournalCondition,
@@ -19,7 +20,7 @@ use dewar_types::{Error, ErrorKind};
 use parking_lot::Mutex;
 
 use super::rebuild_report::{RebuildAttempt, RebuildCommand, RebuildOptions, forget_ended};
-use super::{OpenContext, OpenStore, pool_state_file};
+use super::{OpenContext, OpenStore};
 use crate::admin::catalog::{
     BackupInfo, BackupTakenInfo, BlobsInfo, CatalogInfo, RebuildRequest, RestoreRequest,
 };
@@ -321,7 +322,7 @@ impl OpenStore {
 
 /// With disks named by their folders.
 fn spelled(config: &Config, error: dewar_types::Error) -> BoxError {
-    let message = pool_state_file::spelled(config, &error.to_string());
+    let message = pool_state_file::spelled(&config.server.state_dir, &error.to_string());
     dewar_types::Error::with_source(error.kind(), message, error).into()
 }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use dewar_disks::pool::{FolderProbe, inspect};
 use dewar_disks::upkeep::{Decision, Holdings};
+use dewar_engine::host::{ConfiguredFolders, PoolStateFile, open_disk};
 use dewar_engine::{DiskRefusal, Folder, FolderContent, LiveFolders, Membership};
 use dewar_env::{Disk, DiskState};
 use dewar_store::Store;
@@ -21,8 +22,6 @@ use dewar_types::{DiskId, Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::disks::{ConfiguredFolders, open};
-use super::pool_state_file::PoolStateFile;
 use super::upkeep::why_read_only;
 use crate::admin::disks::{DiskAdded, DiskReadmitted, DiskRemoved, RemainingFilesInfo};
 use crate::admin::{AdminError, Failure, Result};
@@ -93,7 +92,7 @@ impl DiskChanges {
         pool: Option<u16>,
     ) -> Result<DiskAdded> {
         let warnings = self.check_place(folder)?;
-        let disk = open(folder, self.config.pool.disk_deadline).await?;
+        let disk = open_disk(folder, self.config.pool.disk_deadline).await?;
         if matches!(disk.state(), DiskState::ReadOnly { .. }) {
             let why = why_read_only(folder);
             let message = format!("{} cannot be written: {why}", folder.display());
@@ -343,7 +342,7 @@ impl DiskChanges {
             true => Vec::new(),
             false => self.check_place(folder)?,
         };
-        let disk = open(folder, self.config.pool.disk_deadline).await?;
+        let disk = open_disk(folder, self.config.pool.disk_deadline).await?;
         let held = match inspect(&*disk).await? {
             FolderProbe::Disk(identity) if self.membership.removed().contains(&identity.disk) => {
                 Some(self.holds(identity.disk, &*disk).await?)

@@ -8,16 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::{AgeRecipient, MasterKeyId, age_encrypt};
+use dewar_engine::host::{PoolStateFile, master_key_file};
 use dewar_env::Env;
 use dewar_store::Store;
 use dewar_types::Timestamp;
 
-use super::pool_state_file::PoolStateFile;
 use crate::admin::key_file::MasterKeyInfo;
 use crate::admin::time_text::rfc3339;
 use crate::admin::{AdminError, Failure, Result};
 use crate::config::Config;
-use crate::master_key;
 
 /// No session and no macaroon lasts longer.
 const SESSIONS_END: Duration = Duration::from_secs(24 * 3600);
@@ -99,7 +98,7 @@ impl KeyFile {
     /// Writes the file, then uses its keys.
     fn replace(&self, next: &dewar_auth::MasterKeys) -> Result<()> {
         let keys = self.store.master_keys();
-        master_key::replace(&self.path, keys, next)
+        master_key_file::replace(&self.path, keys, next)
             .map_err(|error| refused(Failure::Unavailable, error.to_string()))?;
         keys.take_up(next);
         Ok(self.roster.note_master_key(next.current())?)

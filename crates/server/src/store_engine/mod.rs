@@ -4,19 +4,16 @@
 //! makes a store from disks. All present disks are inspected first, and nothing is written before
 //! all of them are known to belong to this deployment. A pool is formatted only at the very first
 //! start: every configured folder exists and is blank, and the state folder has no record of a pool
-//! ([`format_pool`]).
+//! ([`dewar_engine::host::format_pool`]).
 
 mod catalog;
 mod changes;
-mod disks;
-mod format_pool;
 mod key_file;
+pub(crate) mod known_folders;
 mod metrics;
-pub(crate) mod pool_state_file;
 mod pools;
 mod rebuild_report;
 mod replace_lost_disk;
-mod space;
 mod upkeep;
 mod usage_metrics;
 mod xrootd;
@@ -30,6 +27,9 @@ use async_trait::async_trait;
 use dewar_auth::{Caller, MasterKeys, Ownership};
 use dewar_disks::pool::DewarId;
 use dewar_disks::upkeep::UpkeepConfig;
+use dewar_engine::host::master_key_file::{self, PoolKey};
+use dewar_engine::host::pool_state_file::{self, RememberedDisk};
+use dewar_engine::host::{ConfiguredFolders, PoolStateFile, format_pool, probe};
 use dewar_engine::{BackgroundWork, Engine, EngineConfig, Folders, LiveFolders};
 use dewar_env::Env;
 use dewar_iam::AccountLimits;
@@ -41,8 +41,6 @@ use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::{DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
 
-use pool_state_file::PoolStateFile;
-
 use crate::admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
 use crate::admin::disks::DiskInfo;
 use crate::admin::{AdminApi, AdminContext, AdminError, done_here};
@@ -52,7 +50,6 @@ use crate::config::Config;
 use crate::engine::{Doors, OpenEngine, Purpose, ServedStore};
 use crate::issuers::WebKeys;
 use crate::listener::{BoxError, Fronts, ListenerSpec};
-use crate::master_key::{self, PoolKey};
 use crate::metrics::{Metrics, Readiness};
 use crate::serve::{s3_listener, xrootd_listener};
 
@@ -130,7 +127,7 @@ impl OpenStore {
     /// Inspects the disks, creates the pool at its very first start, and reads the master key.
     async fn ground(&self, config: &Config, purpose: Purpose) -> Result<OpenContext, BoxError> {
         let env = &self.env;
-        let mut folders = disks::probe(config).await;
+        let mut folders = probe(&config.folders(), config.pool.disk_deadline).await;
         folders.check_unused()?;
         let small = config.pool.small_object_threshold.0;
         let engine = EngineConfig {
@@ -168,7 +165,7 @@ impl OpenStore {
         let engine = further.fold(engine, |engine, pool| {
             engine.with_pool(pool.number(), pool.layout)
         });
-        let birth = format_pool::find(config, &folders, purpose)?;
+        let birth = format_pool::find(&config.server.state_dir, &folders, purpose.serves())?;
         let key_file = config.master_key_file();
         let made = birth.makes_pool();
         let pool_key = if birth.is_fresh() {
@@ -177,14 +174,14 @@ impl OpenStore {
             PoolKey::Existing(birth.key())
         };
         let disks: Vec<_> = config.folders().into_iter().map(|(disk, _)| disk).collect();
-        let master = master_key::open(&key_file, &disks, pool_key, &*env.rng)?;
+        let master = master_key_file::open(&key_file, &disks, pool_key, &*env.rng)?;
         let master = Arc::new(master);
         let born = birth
-            .finish(env, config, &engine, &folders, &master)
+            .finish(env, &config.server.state_dir, &engine, &folders, &master)
             .await?;
         if made {
             // Blank folders have become disks.
-            folders = disks::probe(config).await;
+            folders = probe(&config.folders(), config.pool.disk_deadline).await;
         }
         Ok(OpenContext {
             folders,
@@ -210,7 +207,7 @@ impl OpenEngine for OpenStore {
             let (engine, dewar) = (&ground.engine, ground.dewar);
             match Engine::loss(env, engine, dewar, &ground.folders).await? {
                 Some(mut report) => {
-                    report.text = pool_state_file::spelled(config, &report.text);
+                    report.text = pool_state_file::spelled(&config.server.state_dir, &report.text);
                     confirm_loss(&report, code)?;
                     ground.engine.journal.accept_loss = true;
                 }
@@ -260,7 +257,9 @@ impl OpenEngine for OpenStore {
         };
         let s3 = Arc::new(dewar_s3::Door::new(engine.store().clone(), env.clone(), s3));
         let folders = LiveFolders::new(ground.folders, &engine);
-        let configured = Arc::new(disks::ConfiguredFolders::new(config));
+        let paths = config.folders().into_iter().map(|(path, _)| path);
+        let paths = paths.collect();
+        let configured = Arc::new(ConfiguredFolders::new(paths, config.pool.disk_deadline));
         if purpose.serves() {
             let outlook = Arc::clone(&configured) as _;
             engine.keep_looking(Arc::clone(&folders), outlook).await;
@@ -271,7 +270,7 @@ impl OpenEngine for OpenStore {
             membership: Arc::clone(engine.membership()),
             folders: Arc::clone(&folders),
             configured,
-            roster: Arc::new(PoolStateFile::open(config)?),
+            roster: Arc::new(PoolStateFile::open(&config.server.state_dir)?),
             held: Arc::default(),
         };
         changes.note().map_err(|error| error.message)?;
@@ -313,7 +312,16 @@ impl OpenEngine for OpenStore {
     }
 
     async fn look_at_folders(&self, config: &Config) -> Vec<DiskInfo> {
-        pool_state_file::known_disks(config, &disks::probe(config).await)
+        let folders = probe(&config.folders(), config.pool.disk_deadline).await;
+        let known = pool_state_file::known_disks(&config.server.state_dir, &folders);
+        let info = |disk: RememberedDisk| DiskInfo {
+            number: disk.number,
+            id: disk.id.map(|id| id.to_string()),
+            path: Some(disk.path),
+            state: disk.state.to_owned(),
+            ..DiskInfo::default()
+        };
+        known.into_iter().map(info).collect()
     }
 
     async fn rebuild(
@@ -433,7 +441,7 @@ fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
         );
         at = source.source();
     }
-    let mut message = pool_state_file::spelled(config, &error.to_string());
+    let mut message = pool_state_file::spelled(&config.server.state_dir, &error.to_string());
     let mut add = |advice: &str| {
         let end = if message.ends_with(['.', '?']) {
             " "

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dewar_auth::MasterKeys;
+use dewar_engine::host::private_file::replace_private_file;
 use dewar_engine::salvage::{Finding, FindingReporter};
 use dewar_engine::{ProgressReporter, RebuildOutcome};
 use dewar_env::{Clock, WorkProgress};
@@ -34,7 +35,6 @@ use crate::admin::catalog::{BlobsInfo, CatalogInfo};
 use crate::admin::time_text::rfc3339;
 use crate::config::Config;
 use crate::listener::BoxError;
-use crate::ready::replace_private_file;
 
 /// The file in the state folder about the current attempt.
 const WORK_FILE: &str = "catalog-work.json";

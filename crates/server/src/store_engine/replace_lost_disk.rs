@@ -4,14 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dewar_disks::pool::{FolderProbe, inspect};
+use dewar_engine::host::pool_state_file::spelled;
+use dewar_engine::host::{PoolStateFile, open_disk};
 use dewar_engine::{BackgroundWork, Engine, Folder, FolderContent};
 use dewar_env::Disk;
 use dewar_journal::QuorumShortage;
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 
 use super::changes::ID_DIGITS_MIN;
-use super::pool_state_file::{PoolStateFile, spelled};
-use super::{CLOSE_PATIENCE, OpenContext, OpenStore, disks, hint};
+use super::{CLOSE_PATIENCE, OpenContext, OpenStore, hint};
 use crate::config::Config;
 use crate::config::check::{Severity, findings};
 use crate::engine::Purpose;
@@ -48,9 +49,9 @@ impl OpenStore {
         });
         let new = match opened {
             Some(disk) => disk,
-            None => disks::open(folder, config.pool.disk_deadline).await?,
+            None => open_disk(folder, config.pool.disk_deadline).await?,
         };
-        let roster = PoolStateFile::open(config)?;
+        let roster = PoolStateFile::open(&config.server.state_dir)?;
         let lost = lost(&roster, old, folder, &*new, &shortage).await?;
         let lost = lost.ok_or_else(|| {
             let away: Vec<String> = shortage.away.iter().map(ToString::to_string).collect();
@@ -58,7 +59,10 @@ impl OpenStore {
                 "{old} is none of the disks that are away: {}",
                 away.join(", ")
             );
-            Error::new(ErrorKind::NotFound, spelled(config, &message))
+            Error::new(
+                ErrorKind::NotFound,
+                spelled(&config.server.state_dir, &message),
+            )
         })?;
         // Before it is formatted, so that every later start looks into it.
         let pool = roster.pool_of(lost).unwrap_or(engine.pool);

@@ -16,8 +16,8 @@ use rustix::fs::OFlags;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::config::check::is_within;
-use crate::ready::{create_private_file, folder_of, replace_private_file};
+use super::paths::{folder_of, is_within};
+use super::private_file::{create_private_file, replace_private_file};
 
 /// A file larger than this is no master key.
 const FILE_BYTES_MAX: u64 = 64 * 1024;

@@ -11,14 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use dewar_auth::MasterKeyId;
-use dewar_engine::{FolderContent, Folders};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::admin::disks::DiskInfo;
-use crate::config::Config;
-use crate::ready::replace_private_file;
+use super::paths::is_same_folder;
+use super::private_file::replace_private_file;
+use crate::{FolderContent, Folders};
 
 const FILE: &str = "pool.json";
 
@@ -68,8 +67,10 @@ impl DiskEntry {
     }
 }
 
-pub(super) fn path(config: &Config) -> PathBuf {
-    config.server.state_dir.join(FILE)
+/// The file in a state folder.
+#[must_use]
+pub fn path(state_dir: &Path) -> PathBuf {
+    state_dir.join(FILE)
 }
 
 /// Reads the file; `None` when it does not exist.
@@ -103,68 +104,65 @@ pub(super) fn write(path: &Path, file: &PoolState) -> Result<()> {
         .map_err(|error| Error::with_source(ErrorKind::Unavailable, error.to_string(), error))
 }
 
-/// The configuration with the folders that were added by command.
+/// The folders in which disks of the pool were last, each with the number of its pool. Folders of
+/// removed disks are left out. A file that cannot be read counts as empty: the opening of the pool
+/// reports it.
 #[must_use]
-pub(crate) fn with_added(config: &Config) -> Config {
-    let mut config = config.clone();
-    // A file that cannot be read is told of when the pool is opened.
-    if let Ok(Some(file)) = read(&path(&config)) {
-        for disk in file.disks.into_iter().filter(|disk| !disk.removed) {
-            let known = config.folders();
-            if !known.iter().any(|(known, _)| same(known, &disk.folder)) {
-                config.add_folder(disk.folder, disk.pool);
-            }
-        }
-    }
-    config
-}
-
-/// Whether two paths lead to the same folder. An absent folder is compared by name.
-fn same(a: &Path, b: &Path) -> bool {
-    let place = |path: &Path| {
-        let named = || std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        path.canonicalize().unwrap_or_else(|_| named())
-    };
-    a == b || place(a) == place(b)
+pub fn known_folders(state_dir: &Path) -> Vec<(PathBuf, u16)> {
+    let file = read(&path(state_dir)).ok().flatten();
+    let disks = file.map_or_else(Vec::new, |file| file.disks).into_iter();
+    let present = disks.filter(|disk| !disk.removed);
+    present.map(|disk| (disk.folder, disk.pool)).collect()
 }
 
 /// Whether the state folder knows of a pool.
 #[must_use]
-pub(crate) fn knows_pool(config: &Config) -> bool {
-    matches!(read(&path(config)), Ok(Some(file)) if file.formatted)
+pub fn knows_pool(state_dir: &Path) -> bool {
+    matches!(read(&path(state_dir)), Ok(Some(file)) if file.formatted)
 }
 
-/// The folders, and disks with other last folders, as far as they are known while the store does
-/// not open.
-pub(super) fn known_disks(config: &Config, folders: &Folders) -> Vec<DiskInfo> {
+/// A disk as far as it is known while the store does not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RememberedDisk {
+    /// The number that people use for the disk.
+    pub number: Option<u32>,
+    /// Its id, if its folder has a disk.
+    pub id: Option<DiskId>,
+    /// The folder.
+    pub path: String,
+    /// The state of the folder in a word, or `removed`.
+    pub state: &'static str,
+}
+
+/// The disks in `folders`, with the facts that the state folder remembers about them.
+#[must_use]
+pub fn known_disks(state_dir: &Path, folders: &Folders) -> Vec<RememberedDisk> {
     // A file that cannot be read is told of by what does not open.
-    let remembered = read(&path(config)).ok().flatten();
+    let remembered = read(&path(state_dir)).ok().flatten();
     let remembered = remembered.map_or_else(Vec::new, |file| file.disks);
-    let mut disks = Vec::new();
-    for folder in &folders.all {
-        let (label, state) = folder.state();
+    let folders = folders.all.iter().map(|folder| {
+        let (path, state) = folder.state();
         let id = match &folder.content {
             FolderContent::Disk { identity, .. } => Some(identity.disk),
             FolderContent::Absent(_) | FolderContent::Blank { .. } => None,
         };
         let here = remembered.iter().find(|disk| match id {
             Some(id) => disk.id() == Some(id),
-            None => !disk.removed && same(&disk.folder, Path::new(&label)),
+            None => !disk.removed && is_same_folder(&disk.folder, Path::new(&path)),
         });
         let removed = here.is_some_and(|disk| disk.removed);
-        disks.push(DiskInfo {
+        RememberedDisk {
             number: here.map(|disk| disk.number),
-            id: id.map(|id| id.to_string()),
-            path: Some(label),
-            state: if removed { "removed" } else { state }.to_owned(),
-            ..DiskInfo::default()
-        });
-    }
-    disks
+            id,
+            path,
+            state: if removed { "removed" } else { state },
+        }
+    });
+    folders.collect()
 }
 
 /// The memory while the pool is open.
-pub(super) struct PoolStateFile {
+pub struct PoolStateFile {
     path: PathBuf,
     file: Mutex<PoolState>,
     /// Folders that are not expected any more: their disks are in others, or they were forgotten.
@@ -175,9 +173,10 @@ impl PoolStateFile {
     /// Reads the record of an existing pool.
     ///
     /// # Errors
-    /// As [`read`]; [`ErrorKind::NotFound`] without the file.
-    pub(super) fn open(config: &Config) -> Result<Self> {
-        let path = path(config);
+    /// [`ErrorKind::Corrupt`] for a malformed file, [`ErrorKind::Unavailable`] for one that cannot be
+    /// read, [`ErrorKind::NotFound`] without one.
+    pub fn open(state_dir: &Path) -> Result<Self> {
+        let path = path(state_dir);
         let file = read(&path)?.ok_or_else(|| {
             let what = format!("{} is gone", path.display());
             Error::new(ErrorKind::NotFound, what)
@@ -191,7 +190,7 @@ impl PoolStateFile {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(super) fn note_master_key(&self, id: MasterKeyId) -> Result<()> {
+    pub fn note_master_key(&self, id: MasterKeyId) -> Result<()> {
         let mut file = self.file.lock();
         let id = id.to_string();
         if file.master_key != id {
@@ -219,7 +218,7 @@ impl PoolStateFile {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(super) fn reserve(&self, folder: &Path, pool: u16) -> Result<()> {
+    pub fn reserve(&self, folder: &Path, pool: u16) -> Result<()> {
         self.change(|disks| {
             let waits = |disk: &DiskEntry| disk.folder == folder && disk.id.is_none();
             if !disks.iter().any(waits) {
@@ -236,7 +235,7 @@ impl PoolStateFile {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(super) fn note_pools(&self, pools: &BTreeMap<DiskId, u16>) -> Result<()> {
+    pub fn note_pools(&self, pools: &BTreeMap<DiskId, u16>) -> Result<()> {
         self.change(|disks| {
             for disk in disks {
                 if let Some(pool) = disk.id().and_then(|id| pools.get(&id)) {
@@ -247,7 +246,8 @@ impl PoolStateFile {
     }
 
     /// The number of the pool of a disk, as far as it is remembered.
-    pub(super) fn pool_of(&self, id: DiskId) -> Option<u16> {
+    #[must_use]
+    pub fn pool_of(&self, id: DiskId) -> Option<u16> {
         let file = self.file.lock();
         let disk = file.disks.iter().find(|disk| disk.id() == Some(id))?;
         Some(disk.pool)
@@ -257,7 +257,7 @@ impl PoolStateFile {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(super) fn forget(&self, folder: &Path) -> Result<bool> {
+    pub fn forget(&self, folder: &Path) -> Result<bool> {
         let forgotten = self.change(|disks| {
             let before = disks.len();
             disks.retain(|disk| disk.folder != folder || disk.id.is_some());
@@ -270,7 +270,8 @@ impl PoolStateFile {
     }
 
     /// Whether no disk is expected in a folder any more.
-    pub(super) fn is_left(&self, folder: &Path) -> bool {
+    #[must_use]
+    pub fn is_left(&self, folder: &Path) -> bool {
         self.left.lock().contains(folder)
     }
 
@@ -278,7 +279,7 @@ impl PoolStateFile {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(super) fn note(
+    pub fn note(
         &self,
         folders: &[(PathBuf, Option<DiskId>)],
         removed: &BTreeSet<DiskId>,
@@ -303,7 +304,8 @@ impl PoolStateFile {
     }
 
     /// The number of each disk.
-    pub(super) fn numbers(&self) -> BTreeMap<DiskId, u32> {
+    #[must_use]
+    pub fn numbers(&self) -> BTreeMap<DiskId, u32> {
         let file = self.file.lock();
         let disks = file.disks.iter();
         disks
@@ -312,14 +314,16 @@ impl PoolStateFile {
     }
 
     /// The disk of a number.
-    pub(super) fn by_number(&self, number: u32) -> Option<DiskId> {
+    #[must_use]
+    pub fn by_number(&self, number: u32) -> Option<DiskId> {
         let file = self.file.lock();
         let mut disks = file.disks.iter();
         disks.find(|disk| disk.number == number)?.id()
     }
 
     /// The last disk of a folder: one that was not removed, if there is one.
-    pub(super) fn at(&self, folder: &Path) -> Option<DiskId> {
+    #[must_use]
+    pub fn at(&self, folder: &Path) -> Option<DiskId> {
         let file = self.file.lock();
         let here = file.disks.iter().rev().filter(|disk| disk.folder == folder);
         let (removed, others): (Vec<_>, Vec<_>) = here
@@ -330,14 +334,16 @@ impl PoolStateFile {
 
     /// A message for people, with disks named by their present or last folders. An id alone does
     /// not tell which disk to pull.
-    pub(super) fn spell(&self, message: &str) -> String {
+    #[must_use]
+    pub fn spell(&self, message: &str) -> String {
         let file = self.file.lock();
         spell(&file.disks, message)
     }
 
     /// The last folder of a disk; `None` if another disk that was not removed is there now, because
     /// an action on the folder would affect that disk.
-    pub(super) fn folder_of(&self, id: DiskId) -> Option<PathBuf> {
+    #[must_use]
+    pub fn folder_of(&self, id: DiskId) -> Option<PathBuf> {
         let file = self.file.lock();
         let disk = file.disks.iter().find(|disk| disk.id() == Some(id))?;
         let taken = file.disks.iter().any(|other| {
@@ -347,10 +353,11 @@ impl PoolStateFile {
     }
 }
 
-/// The same with the record in a configuration's state folder, for messages about a pool that does
+/// The same with the record in a state folder, for messages about a pool that does
 /// not open.
-pub(super) fn spelled(config: &Config, message: &str) -> String {
-    match read(&path(config)) {
+#[must_use]
+pub fn spelled(state_dir: &Path, message: &str) -> String {
+    match read(&path(state_dir)) {
         Ok(Some(file)) => spell(&file.disks, message),
         _ => message.to_owned(),
     }
@@ -458,18 +465,11 @@ mod tests {
         assert_eq!(roster.folder_of(DiskId(14)), Some(PathBuf::from("/b")));
         assert_eq!(roster.folder_of(DiskId(13)), Some(PathBuf::from("/a")));
         // All of that is in the file.
-        let config = {
-            let mut config = Config::default();
-            config.server.state_dir = dir.path().to_path_buf();
-            config.pool.disks = vec!["/a".into(), "/x".into()];
-            config
-        };
-        let file = read(&path(&config)).expect("readable").expect("there");
+        let file = read(&path(dir.path())).expect("readable").expect("there");
         assert_eq!(file, *roster.file.lock());
-        assert!(knows_pool(&config));
-        let folders = with_added(&config).pool.disks;
-        let expected: Vec<PathBuf> = ["/a", "/x", "/c", "/b"].map(PathBuf::from).into();
-        assert_eq!(folders, expected);
+        assert!(knows_pool(dir.path()));
+        let expected = ["/c", "/a", "/b"].map(|folder| (PathBuf::from(folder), 0));
+        assert_eq!(known_folders(dir.path()), expected);
     }
 
     #[test]

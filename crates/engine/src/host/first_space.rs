@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 
-use dewar_engine::{EngineConfig, FolderContent, Folders};
 use dewar_types::{Error, ErrorKind, Result};
 
-use crate::config::Config;
+use crate::{EngineConfig, FolderContent, Folders};
 
 /// First journal files of a member: one in use and one made ahead.
 const FIRST_FILES: u64 = 2;
@@ -25,16 +24,16 @@ struct Device {
 ///
 /// # Errors
 /// [`ErrorKind::NoSpace`] with the folders, the needed and the free space; those of the disks.
-pub(super) async fn check(config: &Config, engine: &EngineConfig, folders: &Folders) -> Result<()> {
+pub(super) async fn check(engine: &EngineConfig, folders: &Folders) -> Result<()> {
     let mut devices: BTreeMap<u64, Device> = BTreeMap::new();
-    for ((path, _), folder) in config.folders().iter().zip(&folders.all) {
+    for folder in &folders.all {
         let (FolderContent::Blank { disk } | FolderContent::Disk { disk, .. }) = &folder.content
         else {
             continue;
         };
         let available = disk.space().await?.available;
-        let device = std::fs::metadata(path).map_err(|error| {
-            let what = format!("cannot look at {}: {error}", path.display());
+        let device = std::fs::metadata(&folder.label).map_err(|error| {
+            let what = format!("cannot look at {}: {error}", folder.label);
             Error::with_source(ErrorKind::Unavailable, what, error)
         })?;
         let device = devices.entry(device.dev()).or_insert(Device {

@@ -5,19 +5,20 @@
 //! crash in the middle it is repeated. Once it has ended, blank folders always count as missing
 //! disks. So an unmounted mount point never receives data.
 
+use std::path::Path;
+
 use dewar_auth::{MasterKeyId, MasterKeys};
 use dewar_disks::pool::DewarId;
-use dewar_engine::{Engine, EngineConfig, Folder, FolderContent, Folders};
 use dewar_env::Env;
 use dewar_types::{Error, ErrorKind, Result};
 
+use super::first_space;
 use super::pool_state_file::{self, PoolState};
-use super::space;
-use crate::config::Config;
-use crate::engine::Purpose;
+use crate::{Engine, EngineConfig, Folder, FolderContent, Folders};
 
 /// The state of the pool, by its disks and the state folder.
-pub(super) enum FormatState {
+#[derive(Clone, Copy, Debug)]
+pub enum FormatState {
     /// Nothing was ever here.
     Fresh,
     /// Formatting began and did not end.
@@ -27,16 +28,19 @@ pub(super) enum FormatState {
 }
 
 /// A pool that exists.
-pub(super) struct FormattedPool {
-    pub(super) dewar: DewarId,
+#[derive(Clone, Copy, Debug)]
+pub struct FormattedPool {
+    /// Its id.
+    pub dewar: DewarId,
 }
 
-/// Determines whether there is a pool.
+/// Determines whether there is a pool. `may_make` says whether a new one is allowed.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] when there is none and none may be made.
-pub(super) fn find(config: &Config, folders: &Folders, purpose: Purpose) -> Result<FormatState> {
-    let path = pool_state_file::path(config);
+/// [`ErrorKind::NotFound`] when there is none and none may be made; [`ErrorKind::Corrupt`] for a
+/// damaged record.
+pub fn find(state_dir: &Path, folders: &Folders, may_make: bool) -> Result<FormatState> {
+    let path = pool_state_file::path(state_dir);
     if let Some(file) = pool_state_file::read(&path)? {
         let dewar = u128::from_str_radix(&file.dewar, 16).map(DewarId);
         let (Ok(dewar), Ok(key)) = (dewar, file.master_key.parse::<MasterKeyId>()) else {
@@ -68,7 +72,7 @@ pub(super) fn find(config: &Config, folders: &Folders, purpose: Purpose) -> Resu
     if folders.all.is_empty() {
         return refuse("pool.disks names no disk".to_owned());
     }
-    if !purpose.serves() {
+    if !may_make {
         return refuse("there is no pool yet: it is made when the server starts".to_owned());
     }
     Ok(FormatState::Fresh)
@@ -76,17 +80,20 @@ pub(super) fn find(config: &Config, folders: &Folders, purpose: Purpose) -> Resu
 
 impl FormatState {
     /// Whether secrets may still get a new master key.
-    pub(super) fn is_fresh(&self) -> bool {
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
         matches!(self, Self::Fresh)
     }
 
     /// Whether [`FormatState::finish`] will format disks.
-    pub(super) fn makes_pool(&self) -> bool {
+    #[must_use]
+    pub fn makes_pool(&self) -> bool {
         !matches!(self, Self::Done(..))
     }
 
     /// The master key that the pool is known to have.
-    pub(super) fn key(&self) -> Option<MasterKeyId> {
+    #[must_use]
+    pub fn key(&self) -> Option<MasterKeyId> {
         match self {
             Self::Fresh => None,
             Self::Unfinished(_, key) => Some(*key),
@@ -95,15 +102,18 @@ impl FormatState {
     }
 
     /// Makes the pool if it is not there yet.
-    pub(super) async fn finish(
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSpace`] on disks that are too small; those of the disks and of the state folder.
+    pub async fn finish(
         self,
         env: &Env,
-        config: &Config,
+        state_dir: &Path,
         engine: &EngineConfig,
         folders: &Folders,
         master: &MasterKeys,
     ) -> Result<FormattedPool> {
-        let path = pool_state_file::path(config);
+        let path = pool_state_file::path(state_dir);
         let file = |dewar: DewarId, formatted| PoolState {
             dewar: dewar.to_string(),
             formatted,
@@ -120,7 +130,7 @@ impl FormatState {
             Self::Unfinished(dewar, _) => dewar,
             Self::Fresh => DewarId(env.rng.u128()),
         };
-        space::check(config, engine, folders).await?;
+        first_space::check(engine, folders).await?;
         pool_state_file::write(&path, &file(dewar, false))?;
         Engine::format(env, engine, dewar, folders).await?;
         pool_state_file::write(&path, &file(dewar, true))?;
