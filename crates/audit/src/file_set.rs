@@ -6,9 +6,8 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use crate::AuditConfig;
-use crate::line::{DigestChain, Line};
+use crate::line::{DigestChain, LINE_BYTES_MAX, Line};
 use crate::set::{AuditSet, files};
-use crate::writer::LINE_BYTES_MAX;
 
 /// The files of a set, and where in them the set ends.
 pub(crate) struct FileSet {

@@ -16,6 +16,9 @@ const WHY_BYTES_MAX: usize = 1024;
 /// several decisions, in bytes.
 const NAME_BYTES_MAX: usize = 512;
 
+/// Longest line in bytes. A longer one is not a line of the log.
+pub(crate) const LINE_BYTES_MAX: u64 = 64 << 10;
+
 /// The approximate memory of a record beside its texts, in bytes.
 pub(crate) const RECORD_BYTES: usize = 256;
 

@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::line::{DigestChain, Line};
+use crate::line::{DigestChain, LINE_BYTES_MAX, Line};
 use crate::set::{AuditSet, files};
-use crate::writer::LINE_BYTES_MAX;
 
 /// Why the log cannot be read.
 #[derive(Debug, Error)]

@@ -37,9 +37,6 @@ const COMPLAINT_PAUSE: Duration = Duration::from_secs(60);
 /// Interval of checks whether a minute is over in which records were only counted.
 const WINDOW_PAUSE: Duration = Duration::from_secs(1);
 
-/// Longest line. A longer one is not a line of the log.
-pub(crate) const LINE_BYTES_MAX: u64 = 64 << 10;
-
 /// Why the log cannot be opened.
 #[derive(Debug, Error)]
 #[error("the audit log in {}: {error}", .folder.display())]
