@@ -50,7 +50,7 @@ const EXCEPTIONS: &[Exception] = &[
     ),
     exception(
         "server",
-        "admin cli config demo engine log process serve store_engine",
+        "admin cli demo engine process serve store_engine",
         "the command line starts the server, which prints with its means; commands of administrators \
          work on the parts that the engine opens",
     ),
