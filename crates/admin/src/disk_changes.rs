@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_disks::pool::{FolderProbe, inspect};
-use dewar_disks::upkeep::{Decision, Holdings};
+use dewar_disks::upkeep::Decision;
 use dewar_engine::host::{ConfiguredFolders, PoolStateFile, open_disk};
-use dewar_engine::{DiskRefusal, Folder, FolderContent, LiveFolders, Membership};
+use dewar_engine::{DiskRefusal, Engine, Folder, FolderContent, LiveFolders, Membership};
 use dewar_env::{Disk, DiskState};
 use dewar_store::Store;
 use dewar_types::{DiskId, Error, ErrorKind};
@@ -36,35 +36,27 @@ const ID_DIGITS: usize = 8;
 /// Time after which the content of a removed disk is counted again.
 const HELD_FRESH: Duration = Duration::from_secs(20);
 
+/// Checks whether a folder can get a new disk beside the other folders. Returns warnings, or the reason
+/// why it cannot.
+type FolderCheck =
+    dyn Fn(&[PathBuf], &Path) -> std::result::Result<Vec<String>, String> + Send + Sync;
+
 /// The facts about disks and pools that the configuration contains.
-pub trait DiskConfig: Send + Sync {
-    /// The folders of all pools, those of the main one first, each with the number of its pool.
-    fn folders(&self) -> Vec<(PathBuf, u16)>;
-
-    /// The name of the pool with this number.
-    fn pool_name(&self, number: u16) -> Option<String>;
-
-    /// The number of the pool with this name.
-    fn pool_number(&self, name: &str) -> Option<u16>;
-
+pub struct DiskConfig {
+    /// The folders of all pools, each with the number of its pool.
+    pub folders: Vec<(PathBuf, u16)>,
+    /// The names of the pools by their numbers.
+    pub pools: BTreeMap<u16, String>,
     /// The time after which a disk that does not answer counts as hung.
-    fn disk_deadline(&self) -> Duration;
-
-    /// Checks a folder for a new disk beside `others`. Returns warnings.
-    ///
-    /// # Errors
-    /// The reason why the folder cannot be used.
-    fn check_folder(
-        &self,
-        others: &[PathBuf],
-        folder: &Path,
-    ) -> std::result::Result<Vec<String>, String>;
+    pub disk_deadline: Duration,
+    /// Checks the folder of a new disk.
+    pub check_folder: Box<FolderCheck>,
 }
 
 /// The parts that know about disks.
 #[derive(Clone)]
 pub struct DiskChanges {
-    pub(crate) config: Arc<dyn DiskConfig>,
+    pub(crate) config: Arc<DiskConfig>,
     pub(crate) store: Store,
     pub(crate) membership: Arc<Membership>,
     pub(crate) folders: Arc<LiveFolders>,
@@ -75,24 +67,33 @@ pub struct DiskChanges {
 }
 
 impl DiskChanges {
-    /// Changes of the disks of an open store. `folders` are looked at through `configured`.
+    /// Changes of the disks of an open store, which are in `folders`. `roster` remembers the folders.
+    #[must_use]
     pub fn new(
-        config: Arc<dyn DiskConfig>,
-        store: Store,
-        membership: Arc<Membership>,
+        config: DiskConfig,
+        engine: &Engine,
         folders: Arc<LiveFolders>,
-        configured: Arc<ConfiguredFolders>,
         roster: Arc<PoolStateFile>,
     ) -> Self {
+        let paths = config.folders.iter().map(|(path, _)| path.clone());
+        let configured = ConfiguredFolders::new(paths.collect(), config.disk_deadline);
         Self {
-            config,
-            store,
-            membership,
+            config: Arc::new(config),
+            store: engine.store().clone(),
+            membership: Arc::clone(engine.membership()),
             folders,
-            configured,
+            configured: Arc::new(configured),
             roster,
             held: Arc::default(),
         }
+    }
+
+    /// From now on, looks for disks that come, go and return.
+    pub async fn keep_looking(&self, engine: &Engine) {
+        let observer = Arc::clone(&self.configured) as _;
+        engine
+            .keep_looking(Arc::clone(&self.folders), observer)
+            .await;
     }
 
     /// Makes a folder a disk of the pool. If another disk is named, it is replaced.
@@ -114,17 +115,18 @@ impl DiskChanges {
     /// configuration names the folder. `None` means the pool of the replaced disk.
     fn pool_for(&self, folder: &Path, named: Option<&str>, replaces: bool) -> Result<Option<u16>> {
         if let Some(name) = named {
-            let number = self.config.pool_number(name).ok_or_else(|| {
+            let mut pools = self.config.pools.iter();
+            let pool = pools.find(|(_, known)| *known == name).ok_or_else(|| {
                 let message = format!("the configuration has no pool {name}");
                 AdminError::new(Failure::NotFound, message)
             })?;
-            return Ok(Some(number));
+            return Ok(Some(*pool.0));
         }
         if replaces {
             return Ok(None);
         }
-        let configured = self.config.folders();
-        let here = configured.iter().find(|(known, _)| known == folder);
+        let mut configured = self.config.folders.iter();
+        let here = configured.find(|(known, _)| known == folder);
         Ok(here.map(|(_, pool)| *pool))
     }
 
@@ -135,7 +137,7 @@ impl DiskChanges {
         pool: Option<u16>,
     ) -> Result<DiskAdded> {
         let warnings = self.check_place(folder)?;
-        let disk = open_disk(folder, self.config.disk_deadline()).await?;
+        let disk = open_disk(folder, self.config.disk_deadline).await?;
         if matches!(disk.state(), DiskState::ReadOnly { .. }) {
             let why = why_read_only(folder);
             let message = format!("{} cannot be written: {why}", folder.display());
@@ -180,8 +182,8 @@ impl DiskChanges {
     }
 
     fn is_configured(&self, folder: &Path) -> bool {
-        let configured = self.config.folders();
-        configured.iter().any(|(known, _)| known == folder)
+        let mut configured = self.config.folders.iter();
+        configured.any(|(known, _)| known == folder)
     }
 
     /// Refuses to empty a disk while it may have blobs that the catalog does not name, because only
@@ -262,7 +264,7 @@ impl DiskChanges {
         self.folders
             .each(|live| others.push(PathBuf::from(&live.label)));
         others.retain(|other| other != folder);
-        let checked = self.config.check_folder(&others, folder);
+        let checked = (self.config.check_folder)(&others, folder);
         checked.map_err(|why| AdminError::new(Failure::Exists, why))
     }
 
@@ -363,7 +365,7 @@ impl DiskChanges {
             true => Vec::new(),
             false => self.check_place(folder)?,
         };
-        let disk = open_disk(folder, self.config.disk_deadline()).await?;
+        let disk = open_disk(folder, self.config.disk_deadline).await?;
         let held = match inspect(&*disk).await? {
             FolderProbe::Disk(identity) if self.membership.removed().contains(&identity.disk) => {
                 Some(self.holds(identity.disk, &*disk).await?)
@@ -466,7 +468,13 @@ impl DiskChanges {
     async fn holds(&self, id: DiskId, disk: &dyn Disk) -> Result<RemainingFilesInfo> {
         let unsettled = self.store.disks().rebuilt().await?.is_some();
         let found = self.store.disks().holdings(id, disk).await?;
-        Ok(held_info(found, unsettled))
+        Ok(RemainingFilesInfo {
+            shards: found.shards,
+            lacking: found.lacking,
+            lacking_bytes: found.lacking_bytes,
+            unreadable: found.unreadable,
+            unsettled,
+        })
     }
 
     /// The content of a removed disk at the last count.
@@ -634,16 +642,6 @@ pub(crate) fn held_text(held: &RemainingFilesInfo) -> String {
                 blobs => format!("of {blobs} blobs that cannot be read now"),
             }
         ),
-    }
-}
-
-fn held_info(found: Holdings, unsettled: bool) -> RemainingFilesInfo {
-    RemainingFilesInfo {
-        shards: found.shards,
-        lacking: found.lacking,
-        lacking_bytes: found.lacking_bytes,
-        unreadable: found.unreadable,
-        unsettled,
     }
 }
 

@@ -34,10 +34,6 @@ pub struct KeyFileAdmin {
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-fn refused(kind: Failure, why: impl Into<String>) -> AdminError {
-    AdminError::new(kind, why.into())
-}
-
 fn after(time: Timestamp, rest: Duration) -> Timestamp {
     Timestamp(
         time.0
@@ -90,7 +86,7 @@ impl KeyFileAdmin {
         let keys = self.store.master_keys();
         let next = keys
             .with_new(&*self.env.rng)
-            .map_err(|error| refused(Failure::Invalid, error.to_string()))?;
+            .map_err(|error| AdminError::new(Failure::Invalid, error.to_string()))?;
         self.replace(&next)?;
         self.store.master_keys_changed().await?;
         tracing::info!(key = %next.current(), "the master key was replaced; take a copy of its file");
@@ -101,7 +97,7 @@ impl KeyFileAdmin {
     fn replace(&self, next: &dewar_auth::MasterKeys) -> Result<()> {
         let keys = self.store.master_keys();
         master_key_file::replace(&self.path, keys, next)
-            .map_err(|error| refused(Failure::Unavailable, error.to_string()))?;
+            .map_err(|error| AdminError::new(Failure::Unavailable, error.to_string()))?;
         keys.take_up(next);
         Ok(self.roster.note_master_key(next.current())?)
     }
@@ -109,18 +105,18 @@ impl KeyFileAdmin {
     /// Takes a key that was replaced out of the file.
     pub(crate) async fn retire(&self, id: &str, end_sessions: bool) -> Result<()> {
         let _turn = self.turn.lock().await;
-        let unknown = || refused(Failure::NotFound, format!("there is no master key {id}"));
+        let unknown = || AdminError::new(Failure::NotFound, format!("there is no master key {id}"));
         let wanted: MasterKeyId = id.parse().map_err(|_| unknown())?;
         let infos = self.store.master_key_infos().await?;
         let info = infos.iter().find(|info| info.id == wanted);
         let info = info.ok_or_else(unknown)?;
         let Some(replaced) = info.replaced else {
             let why = "it wraps; `dewar key-file rotate` replaces it";
-            return Err(refused(Failure::Invalid, why));
+            return Err(AdminError::new(Failure::Invalid, why));
         };
         if !info.done {
             let why = "something is wrapped under it still; `dewar key-file list` says when not";
-            return Err(refused(Failure::InUse, why));
+            return Err(AdminError::new(Failure::InUse, why));
         }
         let rest = match end_sessions {
             true => self.settle_time,
@@ -133,7 +129,7 @@ impl KeyFileAdmin {
                 false => "sessions under it (--end-sessions ends them)",
             };
             let why = format!("{what} may last until {}", rfc3339(from));
-            return Err(refused(Failure::InUse, why));
+            return Err(AdminError::new(Failure::InUse, why));
         }
         let still = self.store.old_key_needed(wanted).await?;
         if still != dewar_store::PendingRewraps::default() {
@@ -141,7 +137,7 @@ impl KeyFileAdmin {
                 "wrapped under it are still {} access keys, {} versions of objects and {} uploads",
                 still.access_keys, still.versions, still.uploads
             );
-            return Err(refused(Failure::InUse, why));
+            return Err(AdminError::new(Failure::InUse, why));
         }
         let next = self.store.master_keys().without(wanted);
         self.replace(&next.ok_or_else(unknown)?)?;
@@ -152,7 +148,8 @@ impl KeyFileAdmin {
 
     /// The file, encrypted to each of the recipients.
     pub(crate) fn export(&self, recipients: &[String]) -> Result<String> {
-        let invalid = |error: dewar_auth::AgeError| refused(Failure::Invalid, error.to_string());
+        let invalid =
+            |error: dewar_auth::AgeError| AdminError::new(Failure::Invalid, error.to_string());
         let parsed: std::result::Result<Vec<AgeRecipient>, _> =
             recipients.iter().map(|text| text.trim().parse()).collect();
         let text = self.store.master_keys().to_text();

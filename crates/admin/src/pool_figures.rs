@@ -33,7 +33,7 @@ pub struct PoolFigures {
 impl DiskChanges {
     /// The name of a pool.
     pub fn pool_name(&self, number: u16) -> String {
-        let known = self.config.pool_name(number);
+        let known = self.config.pools.get(&number).cloned();
         known.unwrap_or_else(|| number.to_string())
     }
 

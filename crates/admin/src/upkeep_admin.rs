@@ -77,11 +77,11 @@ const HANGS: &str = "it has not answered for two seconds: the kernel's log may s
 
 impl UpkeepAdmin {
     /// Upkeep of an open store and its pool.
-    pub fn new(env: Env, store: Store, pool: Arc<Pool>, changes: DiskChanges) -> Self {
+    pub fn new(env: Env, pool: Arc<Pool>, changes: DiskChanges) -> Self {
         Self {
             env,
             drains: Mutex::default(),
-            store,
+            store: changes.store.clone(),
             pool,
             changes,
             fsck: Arc::default(),

@@ -34,7 +34,7 @@ use dewar_disks::pool::DewarId;
 use dewar_disks::upkeep::UpkeepConfig;
 use dewar_engine::host::master_key_file::{self, PoolKey};
 use dewar_engine::host::pool_state_file::{self, RememberedDisk};
-use dewar_engine::host::{ConfiguredFolders, PoolStateFile, format_pool, probe};
+use dewar_engine::host::{PoolStateFile, format_pool, probe};
 use dewar_engine::{BackgroundWork, Engine, EngineConfig, Folders, LiveFolders};
 use dewar_env::Env;
 use dewar_iam::AccountLimits;
@@ -45,6 +45,8 @@ use dewar_store::api::BucketRef;
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::{DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
+
+use disk_config::disk_config;
 
 use crate::cli::confirm_loss;
 use crate::config::Config;
@@ -252,22 +254,11 @@ impl OpenEngine for OpenStore {
         };
         let s3 = Arc::new(dewar_s3::Door::new(engine.store().clone(), env.clone(), s3));
         let folders = LiveFolders::new(ground.folders, &engine);
-        let paths = config.folders().into_iter().map(|(path, _)| path).collect();
-        let configured = ConfiguredFolders::new(paths, config.pool.disk_deadline);
-        let configured = Arc::new(configured);
-        if purpose.serves() {
-            let outlook = Arc::clone(&configured) as _;
-            engine.keep_looking(Arc::clone(&folders), outlook).await;
-        }
         let roster = Arc::new(PoolStateFile::open(&config.server.state_dir)?);
-        let changes = DiskChanges::new(
-            Arc::new(config.clone()),
-            engine.store().clone(),
-            Arc::clone(engine.membership()),
-            folders,
-            configured,
-            Arc::clone(&roster),
-        );
+        let changes = DiskChanges::new(disk_config(config), &engine, folders, Arc::clone(&roster));
+        if purpose.serves() {
+            changes.keep_looking(&engine).await;
+        }
         changes.note().map_err(|error| error.message)?;
         // A rotation may have been cut short before this was written.
         roster.note_master_key(ground.master.current())?;
@@ -501,12 +492,7 @@ impl ServedStore for StoreEngine {
             region: self.config.s3.region.clone(),
             copies: Arc::clone(&self.copies),
             doors,
-            upkeep: UpkeepAdmin::new(
-                self.env.clone(),
-                store.clone(),
-                Arc::clone(&pool),
-                changes.clone(),
-            ),
+            upkeep: UpkeepAdmin::new(self.env.clone(), Arc::clone(&pool), changes.clone()),
             backups: BackupAdmin::new(
                 self.env.clone(),
                 engine.backups(),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dewar_admin::{DiskConfig as _, ID_DIGITS_MIN};
+use dewar_admin::ID_DIGITS_MIN;
 use dewar_disks::pool::{FolderProbe, inspect};
 use dewar_engine::host::pool_state_file::spelled;
 use dewar_engine::host::{PoolStateFile, open_disk};
@@ -12,6 +12,7 @@ use dewar_env::Disk;
 use dewar_journal::QuorumShortage;
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 
+use super::disk_config::check_folder;
 use super::{CLOSE_PATIENCE, OpenContext, OpenStore, hint};
 use crate::config::Config;
 use crate::engine::Purpose;
@@ -88,7 +89,7 @@ fn check_place(config: &Config, folder: &Path) -> Result<()> {
     }
     let folders = config.folders().into_iter().map(|(other, _)| other);
     let others: Vec<PathBuf> = folders.filter(|other| other != folder).collect();
-    match config.check_folder(&others, folder) {
+    match check_folder(config, &others, folder) {
         Ok(_) => Ok(()),
         Err(why) => Err(Error::new(ErrorKind::AlreadyExists, why)),
     }
