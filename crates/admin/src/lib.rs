@@ -6,7 +6,9 @@
 //! - **With a running server:** as JSON, over a socket of the server.
 //! - **Without one:** the command opens the store itself and calls [`AdminApi`] directly.
 //!
-//! Both ways call [`carry_out`], which records the request in the audit log.
+//! Both ways call [`carry_out`], which records the request in the audit log. The handlers work on an
+//! [`AdminContext`]: an open store, with [`DiskChanges`], [`UpkeepAdmin`], [`BackupAdmin`] and
+//! [`KeyFileAdmin`].
 
 pub mod accounts;
 mod amount;

@@ -116,7 +116,7 @@ pub struct PoolInfo {
 }
 
 /// How a disk fares.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskStatus {
     /// The disk's number, which people use as its name.
     pub number: Option<u32>,

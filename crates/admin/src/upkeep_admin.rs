@@ -166,9 +166,7 @@ impl UpkeepAdmin {
                 path,
                 state: state.to_owned(),
                 detail,
-                shards_left: None,
-                bytes_left: None,
-                id: None,
+                ..DiskStatus::default()
             });
         });
         states.extend(self.changes.nowhere().into_iter().map(|id| DiskStatus {
@@ -177,9 +175,8 @@ impl UpkeepAdmin {
             pool: self.pool_of(id).unwrap_or_default(),
             state: "missing".to_owned(),
             detail: Some(NOWHERE.to_owned()),
-            shards_left: None,
-            bytes_left: None,
             id: Some(id.to_string()),
+            ..DiskStatus::default()
         }));
         states
     }
