@@ -51,10 +51,15 @@ def test_a_paused_worker_does_nothing_until_it_is_resumed(own_server):
 
     unknown = server.admin("worker", "pause", "nobody", check=False)
     assert unknown.returncode != 0 and "dewar worker list" in unknown.stderr
-    recorded = subprocess.run([BIN, "audit", "--dir", str(server.data), "--json", "--verb", "admin:worker-pause"],
+
+    def recorded():
+        done = subprocess.run([BIN, "audit", "--dir", str(server.data), "--json", "--verb", "admin:worker-pause"],
                               capture_output=True, text=True, timeout=60, check=True)
-    lines = [json.loads(line) for line in recorded.stdout.splitlines()]
-    assert {line["target"] for line in lines} == {"free"}
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        return {(line["target"], line["outcome"]) for line in lines}
+
+    # The log is written a tenth of a second after the answer.
+    until(10, lambda: recorded() == {("free", "allowed"), ("nobody", "refused")})
 
 
 def test_a_pause_ends_with_the_process(own_server):

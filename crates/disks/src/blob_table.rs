@@ -74,6 +74,16 @@ impl Records {
 }
 
 impl BlobTable {
+    /// The entries of the catalog that the batch with a blob's first name must contain.
+    #[must_use]
+    pub fn first_entries(record: &BlobRecord) -> Vec<(Bytes, Bytes)> {
+        let mut entries = vec![(keys::blob(record.id), record.to_bytes().into())];
+        if !record.missing.is_empty() {
+            entries.push((keys::repair(record.id), Bytes::new()));
+        }
+        entries
+    }
+
     /// The tables of a catalog.
     #[must_use]
     pub fn new(env: Env, catalog: Catalog, hold: Arc<dyn JournalPin>) -> Self {
@@ -364,11 +374,7 @@ impl BlobTable {
             batch.puts.push((keys::free(now, blob.id), Bytes::new()));
         }
         if let Some(blob) = &change.packed {
-            let record = blob.to_bytes().into();
-            batch.puts.push((keys::blob(blob.id), record));
-            if !blob.missing.is_empty() {
-                batch.puts.push((keys::repair(blob.id), Bytes::new()));
-            }
+            batch.puts.extend(Self::first_entries(blob));
         }
         self.commit(batch, || "compacting segments".to_owned())
             .await

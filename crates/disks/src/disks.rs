@@ -102,4 +102,13 @@ impl Disks {
         })?;
         Ok(Some(known))
     }
+
+    /// Decides that blobs without a name in the catalog are leftovers. The sweep removes them from
+    /// the next start on.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn settle_rebuilt(&self) -> Result<()> {
+        self.catalog.set(keys::rebuilt(), None).await
+    }
 }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use dewar_catalog::Actor;
 use dewar_catalog::record::{
     ChangeKind, ChangeRecord, ContentCopy, DisplayedChecksum, ETag, EncryptionRecord, Extent,
     VersionRecord, Versioning,
 };
-use dewar_catalog::{Actor, keys};
 use dewar_checksum::DigestSet;
 use dewar_kv::InlineData;
 use dewar_types::{BlobId, EntryId, Error, ErrorKind, GroupId, Timestamp, UserId, VersionId};
@@ -87,20 +87,13 @@ impl NewVersion {
 /// Changes that the data layer adds to the same batch.
 #[derive(Clone, Debug, Default)]
 pub struct DataChanges {
-    /// Its records, such as [`DataChanges::blob`]'s.
+    /// Its records, such as a blob's.
     pub puts: Vec<(Bytes, Bytes)>,
     /// The bytes of a small object.
     pub carry: Option<InlineData>,
 }
 
 impl DataChanges {
-    /// Adds a blob's record.
-    #[must_use]
-    pub fn blob(mut self, blob: BlobId, record: Bytes) -> Self {
-        self.puts.push((keys::blob(blob), record));
-        self
-    }
-
     pub(super) fn stage(&self, stage: &mut BatchBuilder<'_>) {
         for (key, value) in &self.puts {
             stage.put(key.clone(), value.clone());

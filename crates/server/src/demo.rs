@@ -19,18 +19,19 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use dewar_admin::accounts::{KeyAdd, KeyList, UserAdd};
+use dewar_admin::status::Doors;
+use dewar_admin::{AdminError, Failure};
 use dewar_auth::Secret;
+use dewar_engine::host::private_file::{FileError, replace_private_file};
 use dewar_env::Rng;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::admin::accounts::{KeyAdd, KeyList, UserAdd};
-use crate::admin::{AdminError, Failure};
 use crate::config::{Config, ConfigError};
 use crate::credentials;
-use crate::engine::{Doors, ServedStore};
-use crate::ready::{FileError, replace_private_file};
+use crate::engine::ServedStore;
 use crate::serve::{DemoCredentials, Endpoints, Running};
 
 /// Disks of the demo's pool: enough for 4+2.
@@ -92,7 +93,7 @@ pub enum DemoError {
 #[derive(Serialize, Deserialize)]
 struct Credentials {
     access_key: String,
-    #[serde(with = "crate::admin::secret_text")]
+    #[serde(with = "dewar_admin::secret_text")]
     secret_key: Secret,
 }
 
@@ -523,7 +524,7 @@ mod tests {
 
     #[test]
     fn instructions_name_every_client() {
-        use crate::admin::status::DoorStatus;
+        use dewar_admin::status::DoorStatus;
 
         let door = |name: &str, endpoint: &str| DoorStatus {
             name: name.to_owned(),

@@ -5,17 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use dewar_admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
+use dewar_admin::disks::DiskInfo;
+use dewar_admin::status::Doors;
+use dewar_admin::{AdminApi, AdminError};
 
-use crate::admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
-use crate::admin::disks::DiskInfo;
-use crate::admin::status::DoorStatus;
-use crate::admin::{AdminApi, AdminError};
 use crate::config::Config;
-use crate::health::HealthIssue;
 use crate::listener::{BoxError, ListenerSpec};
 use crate::metrics::{Metrics, Readiness};
 
-/// The code of a loss ([`dewar_store::engine::LossReport::code`]), as an administrator types it.
+/// The code of a loss ([`dewar_engine::LossReport::code`]), as an administrator types it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossCode(u32);
 
@@ -55,25 +54,6 @@ impl Purpose {
     #[must_use]
     pub fn serves(self) -> bool {
         self != Self::Administer
-    }
-}
-
-/// The doors, for administrators.
-#[derive(Clone)]
-pub struct Doors {
-    /// The addresses of the doors.
-    pub list: Vec<DoorStatus>,
-    /// Returns the current problems of services that the doors depend on.
-    pub troubles: Arc<dyn Fn() -> Vec<HealthIssue> + Send + Sync>,
-}
-
-impl Default for Doors {
-    /// None.
-    fn default() -> Self {
-        Self {
-            list: Vec::new(),
-            troubles: Arc::new(Vec::new),
-        }
     }
 }
 

@@ -3,20 +3,17 @@
 //! [`process`] and [`serve`] contain the sequence from start to stop. [`engine`] is the seam to the
 //! store. The other modules are independent of each other.
 
-pub mod admin;
-pub mod audit;
+pub mod admin_socket;
 pub mod cli;
 pub mod config;
 pub mod credentials;
 pub mod demo;
 pub mod engine;
-pub mod health;
 pub mod issuers;
 mod keytab;
 pub mod listener;
 pub mod lock;
 pub mod log;
-pub mod master_key;
 pub mod metrics;
 pub mod process;
 pub mod ready;

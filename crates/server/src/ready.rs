@@ -5,13 +5,12 @@
 //! atomically (temporary file, sync, rename, sync of the folder) and only when everything in it is
 //! true. A stale file of an earlier process is removed before anything starts.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use dewar_engine::host::private_file::{FileError, check_writable, replace_private_file};
 use serde::{Serialize, Serializer};
-use thiserror::Error;
 
 /// The content of a ready file. Parts that do not exist have no member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -57,14 +56,6 @@ impl std::fmt::Debug for ReadyDoor {
     }
 }
 
-/// The ready file cannot be written.
-#[derive(Debug, Error)]
-#[error("cannot write {}: {source}", path.display())]
-pub struct FileError {
-    path: PathBuf,
-    source: io::Error,
-}
-
 /// A written ready file. It is removed when this is dropped at a clean stop.
 #[derive(Debug)]
 pub struct ReadyFile {
@@ -79,17 +70,7 @@ impl ReadyFile {
     /// It exists and cannot be removed, or its folder cannot be written to.
     pub fn prepare(path: &Path) -> Result<(), FileError> {
         Self::clear(path)?;
-        // Under another name: whoever waits for the file must not see an empty one.
-        let work = || {
-            let temporary = temporary_of(path)?;
-            let _ = fs::remove_file(&temporary);
-            create_private_file(&temporary, b"")?;
-            fs::remove_file(&temporary)
-        };
-        work().map_err(|source| FileError {
-            path: path.to_path_buf(),
-            source,
-        })
+        check_writable(path)
     }
 
     /// Removes the file if it exists.
@@ -125,59 +106,6 @@ impl Drop for ReadyFile {
         if let Err(error) = Self::clear(&self.path) {
             tracing::warn!(%error, "the ready file stays behind");
         }
-    }
-}
-
-/// Writes a file of mode 0600 atomically and durably, also in case of a power failure.
-///
-/// # Errors
-/// The folder is absent or cannot be written to; an older file is then unchanged.
-pub(crate) fn replace_private_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let work = || {
-        let folder = folder_of(path);
-        let temporary = temporary_of(path)?;
-        // A leftover of a killed process; it has the same name, so that none stays for ever.
-        let _ = fs::remove_file(&temporary);
-        let result = create_private_file(&temporary, bytes)
-            .and_then(|()| fs::rename(&temporary, path))
-            .and_then(|()| File::open(folder)?.sync_all());
-        if result.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        result
-    };
-    work().map_err(|source| FileError {
-        path: path.to_path_buf(),
-        source,
-    })
-}
-
-/// The name of a file while it is being written.
-fn temporary_of(path: &Path) -> io::Result<PathBuf> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut temporary = name.to_os_string();
-    temporary.push(".tmp");
-    Ok(folder_of(path).join(temporary))
-}
-
-/// Creates a file of mode 0600 that must not exist yet, and syncs it.
-pub(crate) fn create_private_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    // A strange umask could have taken bits away from us.
-    file.set_permissions(fs::Permissions::from_mode(0o600))?;
-    file.write_all(bytes)?;
-    file.sync_all()
-}
-
-/// The folder a file is in; `.` for a bare name.
-pub(crate) fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
     }
 }
 

@@ -8,12 +8,12 @@ use std::task::Poll;
 
 use dewar_auth::Caller;
 use dewar_catalog::Actor;
+use dewar_engine::Membership;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::sim::SimRng;
 use dewar_journal::Journal;
 use dewar_store::Store;
 use dewar_store::api::{BucketRef, ObjectRef};
-use dewar_store::engine::Membership;
 use dewar_types::{BucketName, DiskId, Error, ErrorKind, GroupId, ObjectKey, TenantName, UserId};
 use parking_lot::Mutex;
 use tokio::sync::RwLock;

@@ -15,10 +15,10 @@ use dewar_catalog::tables::{self, Table};
 use dewar_disks::blob::BlobRecord;
 use dewar_disks::segment::SegmentRecord;
 use dewar_disks::upkeep::Decision;
+use dewar_engine::Engine;
 use dewar_env::sim::SimRng;
 use dewar_kv::Scan;
 use dewar_store::api::{DeleteRequest, ListRequest, ListUploadsRequest, WriteCondition};
-use dewar_store::engine::Engine;
 use dewar_types::{DiskId, Error};
 
 use crate::actor::observe;

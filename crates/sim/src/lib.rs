@@ -3,7 +3,7 @@
 //! A seed is a machine with disks, a pool with small limits, and clients that run all verbs side by
 //! side. The disks fail in every way that [`dewar_env::disk::sim`] knows. Processes end by power
 //! failure, by being killed, or in order. The tested code is the code of the server: the engine of
-//! [`dewar_store::engine`], opened on simulated disks, clock and random numbers.
+//! [`dewar_engine`], opened on simulated disks, clock and random numbers.
 //!
 //! [`model`] knows which values may be read. The checks compare every answer with it while clients
 //! run, and the whole content whenever no operation is under way (`check.rs`). Everything that

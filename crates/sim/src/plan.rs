@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
+use dewar_engine::EngineConfig;
 use dewar_env::disk::sim::SimLatency;
 use dewar_env::sim::SimRng;
 use dewar_journal::JournalConfig;
-use dewar_store::engine::EngineConfig;
 use dewar_types::Layout;
 
 /// The behaviour of the disks of a run, which decides the guarantees that must hold.

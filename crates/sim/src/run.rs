@@ -12,14 +12,14 @@ use std::time::Duration;
 use dewar_auth::{Caller, MasterKeys};
 use dewar_disks::pool::DewarId;
 use dewar_disks::upkeep::Ledger;
+use dewar_engine::{
+    BackgroundWork, DiskObserver, Engine, Folder, FolderContent, Folders, LiveFolders,
+};
 use dewar_env::disk::sim::{SimDisk, SimOp, SimWorld};
 use dewar_env::sim::SimRng;
 use dewar_env::sim::fail_points::{self, FailPoints};
 use dewar_env::{BoxFuture, Disk, DiskState};
 use dewar_store::LedgerDepth;
-use dewar_store::engine::{
-    BackgroundWork, DiskObserver, Engine, Folder, FolderContent, Folders, LiveFolders,
-};
 use dewar_types::{DiskId, Error, ErrorKind, GroupId, UserId};
 use tokio::task::JoinSet;
 

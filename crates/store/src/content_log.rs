@@ -2,9 +2,9 @@
 //! content is written to the disks.
 
 use bytes::Bytes;
-use dewar_catalog::keys;
 use dewar_catalog::record::{ContentCopy, ETag, EncryptionRecord, Extent, Slot as SlotPlace};
 use dewar_checksum::{AlgorithmSet, DigestSet, StreamDigests};
+use dewar_disks::BlobTable;
 use dewar_disks::blob::{BlobRecord, BlobWriter, ChecksummedBytes};
 use dewar_disks::format::ShardKind;
 use dewar_disks::segment::{Slot, encode_slot};
@@ -324,15 +324,6 @@ impl Inner {
     }
 }
 
-/// The entries that the batch with a blob's first name must contain.
-pub(crate) fn blob_extra(record: &BlobRecord) -> DataChanges {
-    let mut extra = DataChanges::default().blob(record.id, record.to_bytes().into());
-    if !record.missing.is_empty() {
-        extra.puts.push((keys::repair(record.id), Bytes::new()));
-    }
-    extra
-}
-
 impl StagedContent {
     /// The entries that the batch with the name must contain.
     pub(crate) fn extra(&self) -> DataChanges {
@@ -346,7 +337,10 @@ impl StagedContent {
                 }),
                 ..DataChanges::default()
             },
-            Self::Large { record } => blob_extra(record),
+            Self::Large { record } => DataChanges {
+                puts: BlobTable::first_entries(record),
+                ..DataChanges::default()
+            },
         }
     }
 

@@ -23,7 +23,10 @@ impl Store {
     }
 
     /// The same; `known` says that there is or was such a disk.
-    pub(crate) async fn decide_about(
+    ///
+    /// # Errors
+    /// As [`Store::decide`].
+    pub async fn decide_about(
         &self,
         disk: DiskId,
         decision: Option<Decision>,

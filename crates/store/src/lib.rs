@@ -27,7 +27,6 @@ mod digests;
 mod disk_removal;
 pub mod document;
 mod encryption;
-pub mod engine;
 mod extent_reader;
 pub mod file;
 mod get;
@@ -42,8 +41,9 @@ mod multipart_digest;
 mod names_at_risk;
 pub mod quota;
 mod rename;
-pub mod salvage;
 mod sync_limiter;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod tiering;
@@ -75,6 +75,7 @@ pub use encryption::{BucketEncryption, CustomerKey, Encryption, EncryptionMode};
 pub use key_rotation::{MasterKeyInfo, PendingRewraps};
 pub use listing_limits::ListingConfig;
 pub use multipart::{CreatedUpload, PartUpload};
+pub use multipart_digest::join_parts;
 pub use names_at_risk::{LedgerDepth, UnderReplicated};
 
 use digests::DigestPasses;
@@ -172,6 +173,12 @@ impl Store {
                 tree_walks: FairShares::new(limits::TREE_WALKS_MAX),
             }),
         }
+    }
+
+    /// Clock and randomness.
+    #[must_use]
+    pub fn env(&self) -> &Env {
+        &self.inner.env
     }
 
     /// The content on the disks, and its upkeep.

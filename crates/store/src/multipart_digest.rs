@@ -14,7 +14,7 @@ pub(crate) fn announced(upload: &UploadRecord) -> Option<(Algorithm, bool)> {
     Some((checksum.algorithm.parse().ok()?, !checksum.full_object))
 }
 
-/// Computes the ETag and the checksum of the joined object, and compares them with the client's.
+/// Joins the parts of an upload, and compares the result with the client's.
 pub(crate) fn join(
     open: &UploadRecord,
     parts: &[(u16, &PartRecord)],
@@ -23,10 +23,21 @@ pub(crate) fn join(
     for (number, part) in parts {
         check_part(*number, part, &request.parts)?;
     }
+    check_size(parts.iter().map(|(_, part)| part.size).sum(), request.size)?;
+    let joined = join_parts(open, parts)?;
+    let (shown, digests) = (joined.checksum.as_ref(), &joined.digests);
+    check_whole(shown, digests, request.checksum.as_ref())?;
+    Ok(joined)
+}
+
+/// Computes the ETag and the checksum of an object from those of its parts.
+///
+/// # Errors
+/// [`ErrorKind::Internal`] for a part with an impossible ETag or checksum.
+pub fn join_parts(open: &UploadRecord, parts: &[(u16, &PartRecord)]) -> Result<CompletedObject> {
     let etags: Vec<String> = parts.iter().map(|(_, part)| part.etag()).collect();
     let etag = joined_etag(etags.iter().map(String::as_str));
     let etag = etag.ok_or_else(|| Error::new(ErrorKind::Internal, "the ETag of a part"))?;
-    check_size(parts.iter().map(|(_, part)| part.size).sum(), request.size)?;
     let digests = DigestSet::concat(parts.iter().map(|(_, part)| (&part.digests, part.size)));
     let shown = shown(open, parts, &digests)?;
     let part_digests = match (&shown, announced(open)) {
@@ -37,7 +48,6 @@ pub(crate) fn join(
             .collect(),
         _ => Vec::new(),
     };
-    check_whole(shown.as_ref(), &digests, request.checksum.as_ref())?;
     Ok(CompletedObject {
         etag,
         digests,

@@ -20,16 +20,17 @@ use bytes::Bytes;
 use dewar_catalog::Actor;
 use dewar_catalog::record::{ContentCopy, Extent, Slot as SlotPlace, VersionRecord};
 use dewar_checksum::{AlgorithmSet, Digest, DigestSet};
+use dewar_disks::BlobTable;
 use dewar_disks::format::ShardKind;
 use dewar_disks::segment::encode_slot;
 use dewar_namespace::{Bucket, ChangeContext, DataChanges, Relocation, VersionAttributes};
 use dewar_types::{BlobId, Error, ErrorKind, ObjectKey, PoolId, Result};
 
 use crate::api::ExpectedContent;
-use crate::content_log::{ContentLog, StagedContent, blob_extra};
+use crate::content_log::{ContentLog, StagedContent};
 use crate::copy::is_in_pool;
 use crate::extent_reader::ExtentReader;
-use crate::{Inner, SharedStore};
+use crate::{Inner, SharedStore, Store};
 use dewar_disks::salvage_header::{PartOf, SalvageHeader, SalvageOrigin};
 
 /// Blobs and slots with moved content, before anything names them.
@@ -42,14 +43,32 @@ struct WrittenCopy {
 /// A blob or slot of an encrypted content.
 type ContentLocation = (BlobId, Option<u32>);
 
-impl Inner {
+impl Store {
     /// Gives a version another storage class, and moves its bytes if the class has another pool.
-    /// Returns `false` when the version was deleted, or moved, meanwhile.
+    /// Returns `false` when the version was deleted, or moved, meanwhile. No right is asked for: the
+    /// owner of the store decides.
     ///
     /// # Errors
     /// [`ErrorKind::NoSpace`] or [`ErrorKind::Unavailable`] when that pool accepts no data now,
     /// [`ErrorKind::Corrupt`] when the bytes do not match the version. The version stays at its old
     /// place, unless the result of the commit is unknown.
+    pub async fn move_to_class(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        version: &VersionRecord,
+        class: Option<String>,
+    ) -> Result<bool> {
+        let inner = &self.inner;
+        inner
+            .move_to_class(actor, bucket, key, version, class)
+            .await
+    }
+}
+
+impl Inner {
+    /// See [`Store::move_to_class`].
     pub(crate) async fn move_to_class(
         self: &Arc<Self>,
         actor: &Actor<'_>,
@@ -336,7 +355,9 @@ impl WrittenCopy {
         let mut extra = DataChanges::default();
         for held in &self.held {
             match held {
-                StagedContent::Large { record } => extra.puts.extend(blob_extra(record).puts),
+                StagedContent::Large { record } => {
+                    extra.puts.extend(BlobTable::first_entries(record));
+                }
                 small => extra.carry = small.extra().carry,
             }
         }

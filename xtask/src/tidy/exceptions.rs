@@ -15,8 +15,21 @@ const fn exception(path: &'static str, reason: &'static str) -> Exception {
 pub(super) const FILE_SYSTEM: &[Exception] = &[
     exception("crates/env/", "is the seam itself"),
     exception(
+        "crates/engine/src/host/",
+        "the files beside the disks: the master key and the memory of the pool",
+    ),
+    exception("crates/audit/", "the files of the audit log"),
+    exception(
+        "crates/admin/src/backup_admin.rs",
+        "reads the memory of the pool for a backup",
+    ),
+    exception(
+        "crates/admin/src/upkeep_admin.rs",
+        "finds out why a folder does not hold its disk",
+    ),
+    exception(
         "crates/server/",
-        "configuration, keys, locks and sockets of the one process",
+        "configuration, locks and sockets of the one process",
     ),
     exception(
         "crates/dewar/",

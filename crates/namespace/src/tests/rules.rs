@@ -1,6 +1,7 @@
 //! Single rules: buckets, tenants, conditions, long lists, what rides along.
 
 use bytes::Bytes;
+use dewar_catalog::keys;
 use dewar_catalog::record::{ChangeKind, ContentCopy, CounterScope};
 use dewar_types::{BucketName, ByteRange, TenantName};
 
@@ -396,7 +397,10 @@ async fn records_of_the_data_layer_ride_along() {
     let (tree, bucket) = tree().await;
     let new = content(&tree, 10, "x").await;
     let blob = new.copies[0].extents[0].blob;
-    let extra = DataChanges::default().blob(blob, Bytes::from_static(b"layout"));
+    let extra = DataChanges {
+        puts: vec![(keys::blob(blob), Bytes::from_static(b"layout"))],
+        ..DataChanges::default()
+    };
     // A refused put leaves nothing behind.
     put(&tree, &bucket, "k").await;
     let refused = tree

@@ -5,16 +5,16 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use dewar_admin::accounts::{
+    AccountState, KeyAdd, KeyInfo, KeyList, KeyRemove, KeySet, NewKey, UserAdd, UserInfo, UserList,
+    UserRemove, UserSet,
+};
 use dewar_auth::Secret;
 use zeroize::Zeroizing;
 
 use super::admin_request::{CommonArgs, all_pages, ask, one, remove, show};
 use super::columns::{table, table_or};
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
-use crate::admin::accounts::{
-    AccountState, KeyAdd, KeyInfo, KeyList, KeyRemove, KeySet, NewKey, UserAdd, UserInfo, UserList,
-    UserRemove, UserSet,
-};
 use crate::credentials;
 use crate::engine::OpenEngine;
 

@@ -1,14 +1,14 @@
 //! The part that all admin commands share: the server that is meant, the request, and the output.
 
 use clap::Args;
+use dewar_admin::accounts::ListPage;
+use dewar_admin::{AdminCommand, Done};
 use serde::Serialize;
 
 use super::columns::{print, print_json};
 use super::exit::{CommandError, CommandResult};
 use super::run::block_on;
 use super::server_target::{AdminAccess, ServerTarget, reach};
-use crate::admin::accounts::ListPage;
-use crate::admin::{AdminCommand, Done};
 use crate::engine::OpenEngine;
 
 /// The arguments of every admin command.

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use clap::Args;
+use dewar_audit::{Filter, Line, VerifiedSet, moment, read, verify};
 use dewar_env::Env;
 use dewar_types::Timestamp;
 use serde::Serialize;
@@ -14,7 +15,6 @@ use super::audit_actions;
 use super::columns::{print, print_json, printable, table_or};
 use super::exit::{CommandError, CommandResult, FAILED, NOT_FOUND, USAGE};
 use super::server_target::ServerTarget;
-use crate::audit::{Filter, Line, VerifiedSet, moment, read, verify};
 use crate::config::parse_duration;
 
 /// The default number of lines.

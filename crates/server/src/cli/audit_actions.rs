@@ -1,11 +1,11 @@
 //! `dewar audit --actions`: the actions of administrators that the audit log can record.
 
+use dewar_admin::{COMMANDS, Effect};
 use serde::Serialize;
 
 use super::admin_request::show;
 use super::columns::{print, table};
 use super::exit::CommandResult;
-use crate::admin::{COMMANDS, Effect};
 
 #[derive(Serialize)]
 struct AdminAction {

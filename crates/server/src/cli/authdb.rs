@@ -6,12 +6,12 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use dewar_admin::identity::{HolderName, PolicyPut};
 use dewar_auth::{AUTHDB_BYTES_MAX, Authdb, AuthdbHolder};
 use serde::Serialize;
 
 use super::admin_request::{CommonArgs, ask, show};
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
-use crate::admin::identity::{HolderName, PolicyPut};
 use crate::engine::OpenEngine;
 
 /// A database to take over.

@@ -1,13 +1,14 @@
 //! `dewar bucket`.
 
 use clap::{Args, Subcommand};
-
-use super::admin_request::{CommonArgs, all_pages, one, remove, show};
-use super::columns::{amount, printable, table_or};
-use super::exit::CommandResult;
-use crate::admin::buckets::{
+use dewar_admin::amount;
+use dewar_admin::buckets::{
     BucketCreate, BucketDetails, BucketList, BucketRemove, BucketShow, BucketSummary,
 };
+
+use super::admin_request::{CommonArgs, all_pages, one, remove, show};
+use super::columns::{printable, table_or};
+use super::exit::CommandResult;
 use crate::engine::OpenEngine;
 
 /// The subcommands about buckets.

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use dewar_admin::amount;
+use dewar_admin::catalog::{
+    BackupInfo, BackupStart, BackupStatus, BackupTakenInfo, BlobsInfo, CatalogInfo, RebuildRequest,
+    RestoreRequest,
+};
+use dewar_admin::progress::{Progress, ProgressUnit};
 use dewar_env::WorkProgress;
 
 use super::admin_request::{CommonArgs, show};
-use super::columns::amount;
 use super::disks::absolute;
 use super::exit::{CommandError, CommandResult, FAILED};
 use super::run::block_on;
 use super::server_target::{AdminAccess, offline, reach};
-use crate::admin::catalog::{
-    BackupInfo, BackupStart, BackupStatus, BackupTakenInfo, BlobsInfo, CatalogInfo, RebuildRequest,
-    RestoreRequest,
-};
-use crate::admin::progress::{Progress, ProgressUnit};
 use crate::engine::OpenEngine;
 use crate::serve::StartError;
 

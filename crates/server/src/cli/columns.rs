@@ -64,22 +64,6 @@ pub(super) fn printable(text: &str) -> String {
     out
 }
 
-/// Bytes for people, in powers of ten.
-pub(crate) fn amount(bytes: u64) -> String {
-    const UNITS: &[&str] = &["B", "kB", "MB", "GB", "TB", "PB", "EB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    match unit {
-        0 => format!("{bytes} B"),
-        _ if value < 9.95 => format!("{value:.1} {}", UNITS[unit]),
-        _ => format!("{value:.0} {}", UNITS[unit]),
-    }
-}
-
 /// Writes to standard output. A reader that has gone away (`| head`) is no failure.
 pub(super) fn print(text: &str) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
@@ -101,22 +85,6 @@ pub(super) fn print_json(value: &(impl Serialize + ?Sized)) -> Result<(), Comman
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn amounts_have_two_digits_at_least() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1000, "1.0 kB"),
-            (9949, "9.9 kB"),
-            (9950, "10 kB"),
-            (999_499, "999 kB"),
-            (999_500, "1.0 MB"),
-            (u64::MAX, "18 EB"),
-        ] {
-            assert_eq!(amount(bytes), text, "{bytes}");
-        }
-    }
 
     #[test]
     fn names_are_no_lines_and_no_commands() {

@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-
-use super::admin_request::{CommonArgs, one, show};
-use super::columns::{amount, table};
-use super::exit::{CommandError, CommandResult, USAGE};
-use super::run::block_on;
-use super::server_target::{list_disks, replace_lost};
-use crate::admin::disks::{
+use dewar_admin::amount;
+use dewar_admin::disks::{
     DiskAction, DiskAdd, DiskAdded, DiskDecide, DiskDecided, DiskInfo, DiskReadmit, DiskReadmitted,
     DiskRemove, DiskRemoved,
 };
-use crate::admin::upkeep::LedgerInfo;
+use dewar_admin::upkeep::LedgerInfo;
+
+use super::admin_request::{CommonArgs, one, show};
+use super::columns::table;
+use super::exit::{CommandError, CommandResult, USAGE};
+use super::run::block_on;
+use super::server_target::{list_disks, replace_lost};
 use crate::engine::OpenEngine;
 
 /// The subcommands about disks.
@@ -418,13 +419,6 @@ pub(super) fn ledger_text(ledger: &LedgerInfo) -> String {
     }
     text
 }
-
-/// The message about a restored or rebuilt catalog whose missing objects nobody has looked for.
-pub(crate) const UNSETTLED: &str = "the catalog was restored or rebuilt, and there may be blobs on the disks that it does not name";
-
-/// The advice about it.
-pub(crate) const SETTLE: &str = "stop the server, and `dewar catalog rebuild` puts back what is there; \
-     `dewar catalog rebuild --discard-unnamed` gives it up";
 
 /// The advice when pieces of the catalog index are damaged on every disk.
 pub(super) const CATALOG_LOST_ADVICE: &str = "do not restart it: it goes on with what is in memory, and may \

@@ -12,9 +12,10 @@
 
 use std::process::ExitCode;
 
+use dewar_admin::{AdminError, Failure};
 use dewar_types::{Error, ErrorKind};
 
-use crate::admin::{AdminError, ClientError, Failure};
+use crate::admin_socket::ClientError;
 use crate::config::ConfigError;
 use crate::demo::DemoError;
 use crate::lock::LockError;

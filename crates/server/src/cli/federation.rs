@@ -4,6 +4,10 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use dewar_admin::federation::{
+    IssuerAdd, IssuerInfo, IssuerList, IssuerRemove, IssuerSet, RevokeRequest, RoleAdd, RoleInfo,
+    RoleList, RoleRemove, TokenInfo, TokenTest,
+};
 use dewar_auth::Secret;
 use zeroize::Zeroizing;
 
@@ -11,10 +15,6 @@ use super::admin_request::{CommonArgs, ask, done, show};
 use super::columns::table_or;
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use super::identity::read_policy;
-use crate::admin::federation::{
-    IssuerAdd, IssuerInfo, IssuerList, IssuerRemove, IssuerSet, RevokeRequest, RoleAdd, RoleInfo,
-    RoleList, RoleRemove, TokenInfo, TokenTest,
-};
 use crate::engine::OpenEngine;
 
 /// Longest token that is read, in bytes.

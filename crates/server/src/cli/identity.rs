@@ -5,15 +5,15 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use dewar_admin::identity::{
+    ChargedGroupInfo, DecisionInfo, GroupAdd, GroupInfo, GroupList, GroupMember, GroupOf, GroupOwn,
+    GroupRemove, HolderName, PolicyExplain, PolicyInfo, PolicyList, PolicyPut, PolicyRemove,
+};
 
 use super::admin_request::{CommonArgs, ask, done, one, show};
 use super::authdb::{self, ImportAuthdbArgs};
 use super::columns::table_or;
 use super::exit::{CommandError, CommandResult, FAILED};
-use crate::admin::identity::{
-    ChargedGroupInfo, DecisionInfo, GroupAdd, GroupInfo, GroupList, GroupMember, GroupOf, GroupOwn,
-    GroupRemove, HolderName, PolicyExplain, PolicyInfo, PolicyList, PolicyPut, PolicyRemove,
-};
 use crate::engine::OpenEngine;
 
 /// Longest policy that is read from a file, in bytes.

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use dewar_admin::key_file::{
+    KeyFileExport, KeyFileList, KeyFileRetire, KeyFileRotate, MasterKeyInfo,
+};
+use dewar_engine::host::private_file::create_private_file;
 
 use super::admin_request::{CommonArgs, ask, show};
 use super::columns::table;
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
-use crate::admin::key_file::{
-    KeyFileExport, KeyFileList, KeyFileRetire, KeyFileRotate, MasterKeyInfo,
-};
 use crate::engine::OpenEngine;
-use crate::ready::create_private_file;
 
 /// The subcommands about the master key.
 #[derive(Debug, Subcommand)]

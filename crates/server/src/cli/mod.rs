@@ -27,7 +27,7 @@ mod quota;
 mod run;
 mod server_target;
 mod share;
-pub(crate) mod status;
+mod status;
 mod upkeep;
 mod uploads;
 mod usage;
@@ -40,8 +40,6 @@ use clap::{Args, Subcommand};
 
 use crate::engine::{LossCode, OpenEngine};
 
-pub(crate) use columns::amount;
-pub(crate) use disks::{SETTLE, UNSETTLED};
 pub(crate) use run::confirm_loss;
 
 pub use accounts::{KeyCommand, UserCommand};

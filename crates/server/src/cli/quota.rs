@@ -1,11 +1,12 @@
 //! `dewar quota`.
 
 use clap::{Args, Subcommand};
+use dewar_admin::amount;
+use dewar_admin::quota::{QuotaInfo, QuotaLimits, QuotaList, QuotaSet, QuotaShow};
 
 use super::admin_request::{CommonArgs, ask, show};
-use super::columns::{amount, table_or};
+use super::columns::table_or;
 use super::exit::CommandResult;
-use crate::admin::quota::{QuotaInfo, QuotaLimits, QuotaList, QuotaSet, QuotaShow};
 use crate::config::ByteSize;
 use crate::engine::OpenEngine;
 

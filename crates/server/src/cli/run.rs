@@ -2,14 +2,14 @@
 
 use std::io::{BufRead as _, IsTerminal as _};
 
+use dewar_admin::status::DoorStatus;
+use dewar_engine::LossReport;
 use dewar_env::Env;
-use dewar_store::engine::LossReport;
 
 use super::columns::print;
 use super::exit::{CommandError, CommandResult, FAILED, FORCED};
 use super::server_target::load;
 use super::{DemoArgs, ServeArgs};
-use crate::admin::status::DoorStatus;
 use crate::config::Config;
 use crate::config::check::{Finding, Severity, findings};
 use crate::demo::{Demo, default_folder, instructions, program};

@@ -6,18 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use dewar_admin::disks::{DiskInfo, DiskList};
+use dewar_admin::status::Doors;
+use dewar_admin::{AdminApi, AdminCommand, carry_out, read_reply};
 
 use super::exit::{CONFLICT, CommandError, FAILED, UNAVAILABLE, USAGE};
-use crate::admin::disks::{DiskInfo, DiskList};
-use crate::admin::{AdminApi, AdminClient, AdminCommand, carry_out, read_reply};
+use crate::admin_socket::AdminClient;
 use crate::config::check::{Severity, findings};
 use crate::config::{Config, ConfigError};
 use crate::demo;
-use crate::engine::{Doors, OpenEngine, Purpose, ServedStore};
+use crate::engine::{OpenEngine, Purpose, ServedStore};
 use crate::lock::{LockError, StateLock, holder_of};
 use crate::metrics::Metrics;
 use crate::serve::StartError;
-use crate::store_engine::pool_state_file::with_added;
+use crate::store_engine::known_folders::with_added;
 
 /// The default configuration file.
 const CONFIG_FILE: &str = "/etc/dewar/dewar.toml";

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use dewar_admin::Done;
+use dewar_admin::share::{ShareAdd, ShareInfo, ShareList, ShareRevoke};
 
 use super::admin_request::{CommonArgs, ask, show};
 use super::columns::table_or;
 use super::exit::{CommandError, CommandResult, USAGE};
-use crate::admin::Done;
-use crate::admin::share::{ShareAdd, ShareInfo, ShareList, ShareRevoke};
 use crate::engine::OpenEngine;
 
 const DAY_SECONDS: u64 = 24 * 3600;

@@ -2,17 +2,18 @@
 
 use std::iter;
 
+use dewar_admin::catalog::{SETTLE, UNSETTLED};
+use dewar_admin::progress::Progress;
+use dewar_admin::status::{DiskStatus, HealthIssue, PoolInfo, Status, StatusRequest};
+use dewar_admin::upkeep::{LedgerInfo, LedgerLineInfo};
+use dewar_admin::{ID_DIGITS, amount, disk_issue};
+
 use super::admin_request::show;
-use super::columns::{amount, table};
+use super::columns::table;
 use super::exit::{CommandError, CommandResult};
 use super::run::block_on;
 use super::server_target::{ServerTarget, running};
 use super::{disks, uploads};
-use crate::admin::disks::{FULL, NO_IDENTITY, NO_RIGHT, NOWHERE};
-use crate::admin::progress::Progress;
-use crate::admin::status::{DiskStatus, PoolInfo, Status, StatusRequest};
-use crate::admin::upkeep::{LedgerInfo, LedgerLineInfo};
-use crate::health::HealthIssue;
 
 /// With `check`: redundancy or service is reduced.
 const DEGRADED: u8 = 1;
@@ -268,10 +269,7 @@ fn findings(status: &Status) -> Vec<HealthIssue> {
             (None, Some(id)) => id.get(..ID_DIGITS).unwrap_or(id).to_owned(),
             (None, None) => path.to_owned(),
         };
-        let known = emptied.or_else(|| about(&disk.state, path, &name, detail));
-        if let Some((what, advice)) = known {
-            findings.push(HealthIssue { what, advice });
-        }
+        findings.extend(emptied.or_else(|| disk_issue(&disk.state, path, &name, detail)));
     }
     findings.extend(status.troubles.iter().cloned());
     let repair = &status.repair;
@@ -310,10 +308,10 @@ fn about_catalog(ledger: &LedgerInfo) -> Vec<HealthIssue> {
     }
     if ledger.unsettled {
         findings.push(HealthIssue {
-            what: disks::UNSETTLED.to_owned(),
+            what: UNSETTLED.to_owned(),
             advice: format!(
                 "they are kept, and are in no figure here. No disk is emptied before that is settled: {}",
-                disks::SETTLE
+                SETTLE
             ),
         });
     }
@@ -321,7 +319,7 @@ fn about_catalog(ledger: &LedgerInfo) -> Vec<HealthIssue> {
 }
 
 /// How far the emptying of a disk is, if it is under way.
-fn being_emptied(disk: &DiskStatus) -> Option<(String, String)> {
+fn being_emptied(disk: &DiskStatus) -> Option<HealthIssue> {
     let (DiskStatus { path, .. }, left) = (disk, disk.shards_left?);
     let name = disk
         .number
@@ -330,7 +328,7 @@ fn being_emptied(disk: &DiskStatus) -> Option<(String, String)> {
         "{left} shards with {} are left",
         amount(disk.bytes_left.unwrap_or(0))
     );
-    Some(match (&*disk.state, left) {
+    let (what, advice) = match (&*disk.state, left) {
         ("draining", 0) => (
             format!("disk {path} is drained: nothing is left on it"),
             format!("`dewar disk remove {name}`, then take it away; or `dewar disk keep {name}`"),
@@ -344,7 +342,8 @@ fn being_emptied(disk: &DiskStatus) -> Option<(String, String)> {
             "it goes on by itself; take the disk away when it is called removed".to_owned(),
         ),
         _ => return None,
-    })
+    };
+    Some(HealthIssue { what, advice })
 }
 
 /// A number of failures for people.
@@ -353,112 +352,6 @@ fn more_failures(failures: i32) -> String {
         1 => "1 more failure".to_owned(),
         failures => format!("{failures} more failures"),
     }
-}
-
-/// The problem of a disk, and the action to take.
-pub(crate) fn advice(
-    state: &str,
-    path: Option<&str>,
-    number: Option<u32>,
-    id: Option<&str>,
-    detail: Option<&str>,
-) -> Option<String> {
-    // A removed disk that is nowhere, or whose folder another one has, needs nothing.
-    if state == "removed" && path.is_none() {
-        return None;
-    }
-    let number = number.map(|number| number.to_string());
-    let id = id.map(|id| id.get(..ID_DIGITS).unwrap_or(id));
-    let name = number.as_deref().or(id).or(path)?;
-    let nowhere = || format!("{name}, in no known folder,");
-    let place = path.map_or_else(nowhere, str::to_owned);
-    let (what, advice) = about(state, &place, name, detail)?;
-    Some(format!("{what}: {advice}"))
-}
-
-/// Digits of an id that name a disk in commands.
-const ID_DIGITS: usize = 8;
-
-/// As [`advice`], of a disk that is called `name` in commands.
-fn about(state: &str, path: &str, name: &str, detail: Option<&str>) -> Option<(String, String)> {
-    let told = detail.map_or(String::new(), |detail| format!(" ({detail})"));
-    let (what, advice) = match state {
-        "online" => (
-            format!("disk {path}: {}", detail?),
-            match detail {
-                Some(FULL) => {
-                    "delete something, or `dewar disk add FOLDER`; what is not Dewar's on the \
-                               device goes first"
-                        .to_owned()
-                }
-                _ => "the other disks go on without it".to_owned(),
-            },
-        ),
-        "draining" => return None,
-        "missing" => about_missing(path, name, detail),
-        "blank" => (
-            format!("{path} is blank{told}"),
-            format!(
-                "an unmounted disk: mount it; if it is a new one: `dewar disk add {path}`, or for a disk \
-                 that is lost `dewar disk replace {name} {path}`"
-            ),
-        ),
-        "hung" => (
-            format!("disk {path} does not answer"),
-            format!(
-                "look at the kernel's log; if it stays so pull it: `dewar disk replace {name} NEW-FOLDER`"
-            ),
-        ),
-        "read-only" => (
-            format!("disk {path} is read-only: it is read, and nothing new is written to it{told}"),
-            format!(
-                "it is used again by itself when it can be written; if the device is failing: `dewar disk \
-                 replace {name} NEW-FOLDER`"
-            ),
-        ),
-        "failed" => (
-            format!("a sync failed on disk {path}: it takes no writes until a restart"),
-            format!(
-                "look at the kernel's log; `dewar disk replace {name} NEW-FOLDER` empties it while it \
-                 reads"
-            ),
-        ),
-        "replacing" => (
-            format!("disk {path} is being replaced"),
-            "it can be taken away when it is removed: see SHARDS in `dewar disk list`".to_owned(),
-        ),
-        "removed" => (
-            format!("disk {path} was removed from the pool and is not used{told}"),
-            format!(
-                "`dewar disk readmit {path}` takes it back with its shards. Keep it while something \
-                 cannot be read; if nothing on it is needed, take it away, and out of pool.disks. Emptied, \
-                 the folder can be added as a new disk"
-            ),
-        ),
-        "returning" => (
-            format!("disk {path} was taken back, and its shards are looked through"),
-            "it is in use already; nothing is to be done".to_owned(),
-        ),
-        "foreign" => (
-            detail.map_or_else(
-                || format!("{path} is a disk of another Dewar"),
-                str::to_owned,
-            ),
-            "it is not used: mount the right disk, or take the folder out of pool.disks".to_owned(),
-        ),
-        "copy" => (
-            detail.map_or_else(
-                || format!("{path} is a copy of another disk"),
-                str::to_owned,
-            ),
-            "it is not used: unmount it, or take the folder out of pool.disks".to_owned(),
-        ),
-        other => (
-            format!("disk {path} is {other}"),
-            "see `dewar disk list`".to_owned(),
-        ),
-    };
-    Some((what, advice))
 }
 
 /// Seconds for people.
@@ -471,54 +364,11 @@ pub(super) fn span(seconds: u64) -> String {
     }
 }
 
-fn about_missing(path: &str, name: &str, detail: Option<&str>) -> (String, String) {
-    let told = detail.map_or(String::new(), |detail| format!(" ({detail})"));
-    let begins = |with: &str| detail.is_some_and(|detail| detail.starts_with(with));
-    let is_there = format!("disk {path} is there, and is not used{told}");
-    let is_missing = format!("disk {path} is missing{told}");
-    let mount =
-        "mount it there again or put the folder back, and it is used at once; if it is lost";
-    if begins(NO_RIGHT) {
-        let advice = "nothing is lost: with the right it is used at once";
-        return (is_there, advice.to_owned());
-    }
-    if begins(NO_IDENTITY) {
-        let advice = format!(
-            "put the file back from a copy or a backup of the host, and the disk is used at once, with all \
-             that is on it; if there is none: `dewar disk replace {name} NEW-FOLDER`, and keep the folder \
-             until `dewar status` says that all is whole"
-        );
-        return (is_there, advice);
-    }
-    if begins(NOWHERE) {
-        let advice = format!(
-            "mount it, name its folder in pool.disks and restart; if it is lost: `dewar disk replace {name} \
-             NEW-FOLDER`, or without a new disk `dewar disk remove {name}`"
-        );
-        return (
-            format!("disk {name} is missing, and its folder is not known"),
-            advice,
-        );
-    }
-    // Nothing remembers which disk it had.
-    if name == path {
-        let advice = format!(
-            "{mount}: `dewar disk list` has the missing disks under their ids, and `dewar disk remove \
-             {path}` forgets the folder"
-        );
-        return (is_missing, advice);
-    }
-    let advice = format!(
-        "{mount}: `dewar disk replace {name} NEW-FOLDER`, or without a new disk `dewar disk remove {name}`"
-    );
-    (is_missing, advice)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::status::PoolStatus;
-    use crate::admin::upkeep::RepairInfo;
+    use dewar_admin::status::PoolStatus;
+    use dewar_admin::upkeep::RepairInfo;
 
     fn disk(number: u32, state: &str) -> DiskStatus {
         DiskStatus {

@@ -3,20 +3,22 @@
 use std::time::Duration;
 
 use clap::Args;
+use dewar_admin::amount;
+use dewar_admin::catalog::{SETTLE, UNSETTLED};
+use dewar_admin::disks::{DiskInfo, DiskList};
+use dewar_admin::upkeep::{
+    AtRiskInfo, DangerInfo, FsckInfo, FsckMore, FsckStart, FsckStatus, LedgerLineInfo, ScrubInfo,
+    ScrubList, ScrubStart,
+};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::admin_request::CommonArgs;
-use super::columns::{amount, print, print_json, table};
-use super::disks::{CATALOG_LOST_ADVICE, SETTLE, UNSETTLED, ledger_text, left, named};
+use super::columns::{print, print_json, table};
+use super::disks::{CATALOG_LOST_ADVICE, ledger_text, left, named};
 use super::exit::{CommandError, CommandResult, FAILED};
 use super::run::block_on;
 use super::server_target::{AdminAccess, reach, running};
-use crate::admin::disks::{DiskInfo, DiskList};
-use crate::admin::upkeep::{
-    AtRiskInfo, DangerInfo, FsckInfo, FsckMore, FsckStart, FsckStatus, LedgerLineInfo, ScrubInfo,
-    ScrubList, ScrubStart,
-};
 use crate::engine::OpenEngine;
 
 /// Interval of requests for the state of running work.

@@ -1,8 +1,10 @@
 //! The part of `dewar status` about uploads that are not completed yet.
 
-use super::columns::{amount, table};
+use dewar_admin::amount;
+use dewar_admin::status::{OpenUploads, UploadOwner};
+
+use super::columns::table;
 use super::status::span;
-use crate::admin::status::{OpenUploads, UploadOwner};
 
 /// Nothing where there are none.
 pub(super) fn text(open: &OpenUploads) -> String {

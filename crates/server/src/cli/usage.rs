@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use clap::Args;
+use dewar_admin::amount;
+use dewar_admin::usage::{UsageInfo, UsageList, UsageScope};
 
 use super::admin_request::{CommonArgs, all_pages, show};
-use super::columns::{amount, table_or};
+use super::columns::table_or;
 use super::exit::CommandResult;
-use crate::admin::usage::{UsageInfo, UsageList, UsageScope};
 use crate::engine::OpenEngine;
 
 /// The usage to show.

@@ -1,14 +1,14 @@
 //! `dewar worker`.
 
 use clap::{Args, Subcommand};
+use dewar_admin::AdminCommand;
+use dewar_admin::workers::{WorkerInfo, WorkerList, WorkerPause, WorkerResume};
 
 use super::admin_request::{CommonArgs, show};
 use super::columns::table;
 use super::exit::{CommandError, CommandResult};
 use super::run::block_on;
 use super::server_target::running;
-use crate::admin::AdminCommand;
-use crate::admin::workers::{WorkerInfo, WorkerList, WorkerPause, WorkerResume};
 
 /// The subcommands about background work.
 #[derive(Debug, Subcommand)]

@@ -9,10 +9,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use dewar_disks::pool::IDENTITY_FILE;
+use dewar_engine::host::paths::is_within;
+use dewar_engine::host::pool_state_file::knows_pool;
 
 use super::keys::Config;
 use crate::keytab::Keytab;
-use crate::store_engine::pool_state_file::knows_pool;
 use crate::tls;
 
 /// How bad a finding is.
@@ -103,7 +104,7 @@ fn layout(config: &Config, findings: &mut KnownBadShards) {
     if layout.shards() > disks {
         let shards = layout.shards();
         // A pool that lost some goes on with a narrower layout.
-        if knows_pool(config) {
+        if knows_pool(&config.server.state_dir) {
             let message = format!(
                 "{layout} needs {shards} disks and the pool has {disks}: new objects are written in a \
                  narrower layout"
@@ -156,7 +157,7 @@ fn further_pools(config: &Config, findings: &mut KnownBadShards) {
         if disks < layout.shards() {
             let shards = layout.shards();
             let message = format!("{layout} needs {shards} disks and the pool {name} has {disks}");
-            match knows_pool(config) {
+            match knows_pool(&config.server.state_dir) {
                 true => findings.warning("pools.disks", format!("{message}: new objects are written in a narrower layout, or refused with fewer than {}", layout.m + 1)),
                 false => findings.error("pools.disks", message),
             }
@@ -190,8 +191,8 @@ fn disks(config: &Config, findings: &mut KnownBadShards) {
     }
     let mut devices: BTreeMap<u64, Vec<&Path>> = BTreeMap::new();
     // A pool is made only when all of its disks are there. One that exists opens without some of them.
-    let is_first_start =
-        !knows_pool(config) && !disks.iter().any(|disk| disk.join(IDENTITY_FILE).exists());
+    let is_first_start = !knows_pool(&config.server.state_dir)
+        && !disks.iter().any(|disk| disk.join(IDENTITY_FILE).exists());
     for disk in disks {
         match std::fs::metadata(disk) {
             Ok(found) if !found.is_dir() => {
@@ -381,27 +382,4 @@ fn xrootd(config: &Config, findings: &mut KnownBadShards) {
             "clients of other machines say themselves which user they are, and are believed";
         findings.warning("xrootd.trust_names", message);
     }
-}
-
-/// Whether `path` is `folder` or in it. Symbolic links are followed as far as they exist.
-#[must_use]
-pub fn is_within(path: &Path, folder: &Path) -> bool {
-    resolved(path).starts_with(resolved(folder))
-}
-
-/// `path` with its existing part made absolute and free of symbolic links.
-fn resolved(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    for ancestor in absolute.ancestors() {
-        if let Ok(real) = ancestor.canonicalize() {
-            let rest = absolute.strip_prefix(ancestor).unwrap_or(Path::new(""));
-            // Joining an empty path would add a slash at the end.
-            return if rest.as_os_str().is_empty() {
-                real
-            } else {
-                real.join(rest)
-            };
-        }
-    }
-    absolute
 }

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dewar_audit::Unwritable;
 use dewar_types::{Layout, PAGE_BYTES};
 
 use super::table::{Key, Range};
-use crate::audit::Unwritable;
 
 /// A value before it is parsed for its key.
 #[derive(Clone, Debug, PartialEq)]

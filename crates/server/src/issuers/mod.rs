@@ -8,7 +8,6 @@
 
 mod fetch;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::token::{Issuer, KEY_SET_BYTES_MAX, check_url, origin_of};
@@ -33,10 +32,10 @@ struct Metadata {
     jwks_uri: String,
 }
 
-/// Fetches keys over the network.
-#[derive(Clone)]
+/// Fetches keys over the network, with the certificates that the system trusts.
+#[derive(Default)]
 pub struct WebKeys {
-    fetcher: Arc<Fetcher>,
+    fetcher: Fetcher,
 }
 
 fn unfit(words: String) -> Error {
@@ -44,14 +43,6 @@ fn unfit(words: String) -> Error {
 }
 
 impl WebKeys {
-    /// With the certificates that the system trusts.
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            fetcher: Arc::new(Fetcher::default()),
-        }
-    }
-
     async fn keys(&self, issuer: &Issuer) -> Result<Vec<u8>> {
         let url = match &issuer.keys_url {
             Some(url) => url.clone(),
@@ -98,12 +89,6 @@ impl WebKeys {
             issuer.url,
             said.join("; ")
         )))
-    }
-}
-
-impl Default for WebKeys {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -4,14 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dewar_admin::status::HealthIssue;
 use dewar_auth::AcceptedConnection;
 use dewar_env::BoxFuture;
 use dewar_http_front::{AnswerBody, Arrival, HttpFront, WireBody, empty_answer};
 use http::{Request, Response, StatusCode};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
-
-use crate::health::HealthIssue;
 
 /// The fronts of a listener.
 #[derive(Clone)]

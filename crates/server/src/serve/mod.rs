@@ -22,17 +22,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use dewar_admin::status::{DoorStatus, Doors, HealthIssue};
+use dewar_engine::host::private_file::FileError;
 use dewar_env::Env;
 use dewar_http_front::RequestIds;
 use thiserror::Error;
 
-use crate::admin::status::DoorStatus;
-use crate::admin::{self, AdminSocket, SocketError};
+use crate::admin_socket::{self, AdminSocket, SocketError};
 use crate::config::check::{Finding, Severity, findings};
 use crate::config::{Config, ConfigError, Reload};
 use crate::demo::DemoError;
-use crate::engine::{Doors, OpenEngine, Purpose, ServedStore};
-use crate::health::HealthIssue;
+use crate::engine::{OpenEngine, Purpose, ServedStore};
 use crate::listener::{
     BoxError, DoorMetrics, FrontContext, Fronts, Limits, ListenError, Listener, ListenerContext,
     ListenerSpec, Slots, Stop,
@@ -41,8 +41,8 @@ use crate::lock::{LockError, StateLock};
 use crate::log::Logging;
 use crate::metrics::{Metrics, MetricsEndpoint, Readiness};
 use crate::process::connections_within;
-use crate::ready::{FileError, Ready, ReadyDoor, ReadyFile};
-use crate::store_engine::pool_state_file::with_added;
+use crate::ready::{Ready, ReadyDoor, ReadyFile};
+use crate::store_engine::known_folders::with_added;
 use crate::tls::{Tls, TlsError};
 
 use listeners::metrics_listener;
@@ -218,7 +218,7 @@ pub async fn start_for<O: OpenEngine>(
         list: endpoints.doors.clone(),
         troubles: troubles(&listeners, served.iter().map(|(.., fronts)| fronts)),
     };
-    admin::serve(socket, engine.admin(told), &stop);
+    admin_socket::serve(socket, engine.admin(told), &stop);
     for (door, context, fronts) in served {
         door.serve(context, fronts, &stop);
     }

@@ -1,4 +1,7 @@
 use async_trait::async_trait;
+use dewar_admin::accounts::{KeyList, UserAdd};
+use dewar_admin::status::Doors;
+use dewar_admin::{AdminApi, AdminError};
 use dewar_env::BoxFuture;
 use dewar_http_front::{AnswerBody, Arrival, HttpFront, WireBody, full_answer};
 use http::{Request, Response};
@@ -6,9 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::admin::accounts::{KeyList, UserAdd};
-use crate::admin::tests::Memory;
-use crate::admin::{AdminApi, AdminClient, AdminError};
+use crate::admin_socket::AdminClient;
+use crate::admin_socket::tests::Memory;
 use crate::config::{Log, LogFormat, LogLevel};
 
 /// Answers "hello", after a while for `/slow`.

@@ -1,37 +1,25 @@
-//! Rebuilding, backing up and restoring the catalog, for administrators.
+//! Rebuilding and restoring the catalog, for administrators.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use dewar_admin::catalog::{BlobsInfo, CatalogInfo, RebuildRequest, RestoreRequest};
+use dewar_admin::{backup_folder, rfc3339};
 use dewar_auth::MasterKeyId;
 use dewar_disks::RebuildSource;
-use dewar_env::disk::real::{RealDisk, RealDiskConfig};
-use dewar_env::{Disk, DiskErrorKind, Env, WorkProgress};
-use dewar_store::Store;
-use dewar_store::engine::{
-    self, BackupPlan, BackupReport, Backups, Diagnosis, JournalCondition, JournalTail, Rebuild,
-    RebuildMethod, RebuildOutcome, RebuildReport, Restore, RestoreReport,
+use dewar_engine::host::pool_state_file;
+use dewar_engine::salvage::{KEPT_BUCKET, KEPT_USER, SalvageReport, SalvageTotals};
+use dewar_engine::{
+    BackgroundWork, Diagnosis, Engine, JournalCondition, JournalTail, Rebuild, RebuildMethod,
+    RebuildOutcome, RebuildReport, Restore, RestoreReport,
 };
-use dewar_store::salvage::{KEPT_BUCKET, KEPT_USER, SalvageReport, SalvageTotals};
 use dewar_types::{Error, ErrorKind};
-use parking_lot::Mutex;
 
 use super::rebuild_report::{RebuildAttempt, RebuildCommand, RebuildOptions, forget_ended};
-use super::{OpenContext, OpenStore, pool_state_file};
-use crate::admin::catalog::{
-    BackupInfo, BackupTakenInfo, BlobsInfo, CatalogInfo, RebuildRequest, RestoreRequest,
-};
-use crate::admin::progress::{Progress, ProgressUnit};
-use crate::admin::time_text::rfc3339;
-use crate::admin::{AdminError, Failure, Result};
+use super::{OpenContext, OpenStore};
 use crate::config::Config;
 use crate::engine::Purpose;
 use crate::listener::BoxError;
-
-/// A folder of backups may be at the other end of a network.
-const TARGET_DEADLINE: Duration = Duration::from_secs(120);
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(600);
@@ -61,109 +49,8 @@ const UNKNOWN_SINCE: [&str; 8] = [
     "whether an upload begun since had been completed, and with which of its parts",
 ];
 
-/// Takes backups, one at a time.
-pub(crate) struct BackupAdmin {
-    env: Env,
-    backups: Backups,
-    store: Store,
-    config: Config,
-    last: Arc<Mutex<Option<RunningBackup>>>,
-}
-
-struct RunningBackup {
-    target: String,
-    started: String,
-    progress: Arc<WorkProgress>,
-    outcome: Option<Result<BackupTakenInfo>>,
-}
-
-impl BackupAdmin {
-    pub(super) fn new(env: &Env, backups: Backups, store: Store, config: &Config) -> Self {
-        Self {
-            env: env.clone(),
-            backups,
-            store,
-            config: config.clone(),
-            last: Arc::default(),
-        }
-    }
-
-    pub(crate) async fn start(&self, target: &str, keep: u32) -> Result<()> {
-        let disk = folder(Path::new(target)).await?;
-        let mut plan = BackupPlan {
-            files: Vec::new(),
-            keep: usize::try_from(keep).unwrap_or(usize::MAX).max(1),
-            master_key: self.store.master_keys().current(),
-        };
-        let configured = effective(&self.config);
-        plan.files
-            .push(("dewar.toml".to_owned(), configured.into()));
-        // It only remembers what the disks say too, so that nothing is lost where it is not there.
-        if let Ok(content) = std::fs::read(self.config.server.state_dir.join("pool.json")) {
-            plan.files
-                .push(("pool.json".to_owned(), Bytes::from(content)));
-        }
-        let progress = Arc::<WorkProgress>::default();
-        {
-            let mut last = self.last.lock();
-            if last.as_ref().is_some_and(|taking| taking.outcome.is_none()) {
-                return Err(AdminError::new(
-                    Failure::InUse,
-                    "a backup is being taken already",
-                ));
-            }
-            *last = Some(RunningBackup {
-                target: target.to_owned(),
-                started: rfc3339(self.env.clock.now()),
-                progress: Arc::clone(&progress),
-                outcome: None,
-            });
-        }
-        let (backups, last) = (self.backups.clone(), Arc::clone(&self.last));
-        tokio::spawn(async move {
-            let taken = backups.take(&disk, &plan, &progress).await;
-            let outcome = match taken {
-                Ok(report) => Ok(taken_info(report)),
-                Err(error) => {
-                    tracing::error!(%error, "the backup failed");
-                    Err(AdminError::from(error))
-                }
-            };
-            if let Some(taking) = &mut *last.lock() {
-                taking.outcome = Some(outcome);
-            }
-        });
-        Ok(())
-    }
-
-    pub(crate) fn status(&self) -> BackupInfo {
-        let last = self.last.lock();
-        let Some(taking) = &*last else {
-            return BackupInfo::default();
-        };
-        let (taken, error) = match &taking.outcome {
-            Some(Ok(taken)) => (Some(taken.clone()), None),
-            Some(Err(error)) => (None, Some(error.message.clone())),
-            None => (None, None),
-        };
-        let running = taking.outcome.is_none();
-        let progress = || {
-            let what = format!("backup to {}", taking.target);
-            let (unit, started) = (ProgressUnit::Bytes, taking.started.clone());
-            Progress::of(what, unit, started, &taking.progress)
-        };
-        BackupInfo {
-            running,
-            copied_bytes: taking.progress.done(),
-            taken,
-            error,
-            progress: running.then(progress),
-        }
-    }
-}
-
 /// The configuration as it is in force, as a file.
-fn effective(config: &Config) -> String {
+pub(super) fn effective(config: &Config) -> String {
     let mut text = String::new();
     let mut section = "";
     for (key, value) in config.rendered() {
@@ -174,38 +61,6 @@ fn effective(config: &Config) -> String {
         text.push_str(&format!("{} = {value}\n", key.name));
     }
     text
-}
-
-fn taken_info(report: BackupReport) -> BackupTakenInfo {
-    BackupTakenInfo {
-        name: report.name,
-        upto: report.upto,
-        runs: report.runs,
-        bytes: report.bytes,
-        copied_runs: report.copied_runs,
-        copied_bytes: report.copied_bytes,
-        unsealed_bytes: report.unsealed_bytes,
-        removed: report.removed,
-    }
-}
-
-/// A folder outside of the pool.
-async fn folder(path: &Path) -> Result<Arc<dyn Disk>> {
-    let config = RealDiskConfig {
-        deadline: TARGET_DEADLINE,
-        ..RealDiskConfig::default()
-    };
-    match RealDisk::open(path, config).await {
-        Ok(disk) => Ok(Arc::new(disk)),
-        Err(error) => {
-            let path = path.display();
-            let message = match error.kind() {
-                DiskErrorKind::Missing => format!("{path}: there is no such folder; make it first"),
-                _ => format!("{path}: {error}"),
-            };
-            Err(AdminError::new(Failure::NotFound, message))
-        }
-    }
 }
 
 impl OpenStore {
@@ -223,10 +78,10 @@ impl OpenStore {
         } = ground;
         let env = &self.env;
         if wish.discard_unnamed {
-            let work = engine::BackgroundWork::Off;
-            let open = engine::Engine::open(env, &engine, dewar, &folders, master, work).await?;
-            let was = open.store().rebuilt().await?;
-            let settled = open.store().settle_rebuilt().await;
+            let work = BackgroundWork::Off;
+            let open = Engine::open(env, &engine, dewar, &folders, master, work).await?;
+            let was = open.store().disks().rebuilt().await?;
+            let settled = open.store().disks().settle_rebuilt().await;
             let closed = open.close(CLOSE_PATIENCE).await;
             settled?;
             closed?;
@@ -251,7 +106,7 @@ impl OpenStore {
             accept_loss: wish.accept_loss,
             report: &mut attempt,
         };
-        let rebuilt = engine::Engine::rebuild(env, &engine, dewar, &folders, master, how)
+        let rebuilt = Engine::rebuild(env, &engine, dewar, &folders, master, how)
             .await
             .map_err(|error| spelled(config, error))?;
         let gone_on = rebuilt.diagnosis.rebuilt.is_some();
@@ -265,7 +120,7 @@ impl OpenStore {
         wish: RestoreRequest,
     ) -> std::result::Result<CatalogInfo, BoxError> {
         let ground = self.ground(config, Purpose::Administer).await?;
-        let source = folder(&wish.source).await?;
+        let source = backup_folder(&wish.source).await?;
         let command = RebuildCommand::Restore {
             source: wish.source.clone(),
         };
@@ -293,7 +148,7 @@ impl OpenStore {
             report: &mut attempt,
         };
         let env = &self.env;
-        let restored = engine::Engine::restore(env, &engine, dewar, &folders, master, how).await;
+        let restored = Engine::restore(env, &engine, dewar, &folders, master, how).await;
         let restored = match restored {
             Ok(restored) => restored,
             // It was all done; and may have been interrupted before that was said.
@@ -321,7 +176,7 @@ impl OpenStore {
 
 /// With disks named by their folders.
 fn spelled(config: &Config, error: dewar_types::Error) -> BoxError {
-    let message = pool_state_file::spelled(config, &error.to_string());
+    let message = pool_state_file::spelled(&config.server.state_dir, &error.to_string());
     dewar_types::Error::with_source(error.kind(), message, error).into()
 }
 

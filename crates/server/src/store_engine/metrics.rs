@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use dewar_admin::{DiskChanges, PoolFigures};
+use dewar_audit::AuditLog;
 use dewar_disks::pool::Pool;
 use dewar_disks::upkeep::Ledger;
+use dewar_engine::Engine;
 use dewar_env::worker::{WorkerRegistry, WorkerState};
 use dewar_journal::Journal;
 use dewar_store::LedgerDepth;
 use dewar_store::Store;
-use dewar_store::engine::Engine;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -25,10 +27,7 @@ use prometheus_client::registry::Unit;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::changes::DiskChanges;
-use super::pools::PoolFigures;
 use super::usage_metrics::UsageMetrics;
-use crate::audit::AuditLog;
 use crate::metrics::Metrics;
 
 /// Longest age of the ledger at a scrape before it is computed again.

@@ -1,23 +1,17 @@
 //! The engine of this process: disks, journal, catalog, blobs and the store on them.
 //!
-//! This module handles configuration files, administrators and the fronts. [`dewar_store::engine`]
+//! This module handles configuration files, administrators and the fronts. [`dewar_engine`]
 //! makes a store from disks. All present disks are inspected first, and nothing is written before
 //! all of them are known to belong to this deployment. A pool is formatted only at the very first
 //! start: every configured folder exists and is blank, and the state folder has no record of a pool
-//! ([`format_pool`]).
+//! ([`dewar_engine::host::format_pool`]).
 
 mod catalog;
-mod changes;
-mod disks;
-mod format_pool;
-mod key_file;
+mod disk_config;
+pub(crate) mod known_folders;
 mod metrics;
-pub(crate) mod pool_state_file;
-mod pools;
 mod rebuild_report;
 mod replace_lost_disk;
-mod space;
-mod upkeep;
 mod usage_metrics;
 mod xrootd;
 
@@ -27,40 +21,40 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use dewar_admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
+use dewar_admin::disks::DiskInfo;
+use dewar_admin::status::Doors;
+use dewar_admin::{
+    AdminApi, AdminContext, AdminError, BackupAdmin, DiskChanges, KeyFileAdmin, UpkeepAdmin,
+    done_here,
+};
+use dewar_audit::{AuditConfig, AuditLog, AuditRates};
 use dewar_auth::{Caller, MasterKeys, Ownership};
 use dewar_disks::pool::DewarId;
 use dewar_disks::upkeep::UpkeepConfig;
+use dewar_engine::host::master_key_file::{self, PoolKey};
+use dewar_engine::host::pool_state_file::{self, RememberedDisk};
+use dewar_engine::host::{PoolStateFile, format_pool, probe};
+use dewar_engine::{BackgroundWork, Engine, EngineConfig, Folders, LiveFolders};
 use dewar_env::Env;
 use dewar_iam::AccountLimits;
 use dewar_iam::FederationConfig;
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
 use dewar_store::api::BucketRef;
-use dewar_store::engine::{self, BackgroundWork, EngineConfig, Folders, LiveFolders};
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::{DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
 
-use pool_state_file::PoolStateFile;
+use disk_config::disk_config;
 
-use crate::admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
-use crate::admin::disks::DiskInfo;
-use crate::admin::{AdminApi, AdminContext, AdminError, done_here};
-use crate::audit::{AuditConfig, AuditLog, AuditRates};
 use crate::cli::confirm_loss;
 use crate::config::Config;
-use crate::engine::{Doors, OpenEngine, Purpose, ServedStore};
+use crate::engine::{OpenEngine, Purpose, ServedStore};
 use crate::issuers::WebKeys;
 use crate::listener::{BoxError, Fronts, ListenerSpec};
-use crate::master_key::{self, PoolKey};
 use crate::metrics::{Metrics, Readiness};
 use crate::serve::{s3_listener, xrootd_listener};
-
-pub(crate) use catalog::BackupAdmin;
-pub(crate) use changes::DiskChanges;
-pub(crate) use key_file::KeyFile;
-pub(crate) use pools::PoolFigures;
-pub(crate) use upkeep::UpkeepAdmin;
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
@@ -75,11 +69,11 @@ pub struct OpenStore {
 pub struct StoreEngine {
     env: Env,
     config: Config,
-    key_file: KeyFile,
-    engine: engine::Engine,
+    key_file: KeyFileAdmin,
+    engine: Engine,
     changes: DiskChanges,
     s3: Arc<dewar_s3::Door>,
-    web_keys: WebKeys,
+    web_keys: Arc<WebKeys>,
     audit: Arc<AuditLog>,
     /// Third-party copies that are under way.
     copies: Arc<AtomicU64>,
@@ -130,7 +124,7 @@ impl OpenStore {
     /// Inspects the disks, creates the pool at its very first start, and reads the master key.
     async fn ground(&self, config: &Config, purpose: Purpose) -> Result<OpenContext, BoxError> {
         let env = &self.env;
-        let mut folders = disks::probe(config).await;
+        let mut folders = probe(&config.folders(), config.pool.disk_deadline).await;
         folders.check_unused()?;
         let small = config.pool.small_object_threshold.0;
         let engine = EngineConfig {
@@ -168,7 +162,7 @@ impl OpenStore {
         let engine = further.fold(engine, |engine, pool| {
             engine.with_pool(pool.number(), pool.layout)
         });
-        let birth = format_pool::find(config, &folders, purpose)?;
+        let birth = format_pool::find(&config.server.state_dir, &folders, purpose.serves())?;
         let key_file = config.master_key_file();
         let made = birth.makes_pool();
         let pool_key = if birth.is_fresh() {
@@ -177,14 +171,14 @@ impl OpenStore {
             PoolKey::Existing(birth.key())
         };
         let disks: Vec<_> = config.folders().into_iter().map(|(disk, _)| disk).collect();
-        let master = master_key::open(&key_file, &disks, pool_key, &*env.rng)?;
+        let master = master_key_file::open(&key_file, &disks, pool_key, &*env.rng)?;
         let master = Arc::new(master);
         let born = birth
-            .finish(env, config, &engine, &folders, &master)
+            .finish(env, &config.server.state_dir, &engine, &folders, &master)
             .await?;
         if made {
             // Blank folders have become disks.
-            folders = disks::probe(config).await;
+            folders = probe(&config.folders(), config.pool.disk_deadline).await;
         }
         Ok(OpenContext {
             folders,
@@ -208,9 +202,9 @@ impl OpenEngine for OpenStore {
         let mut ground = self.ground(config, purpose).await?;
         if let Purpose::AcceptLoss(code) = purpose {
             let (engine, dewar) = (&ground.engine, ground.dewar);
-            match engine::Engine::loss(env, engine, dewar, &ground.folders).await? {
+            match Engine::loss(env, engine, dewar, &ground.folders).await? {
                 Some(mut report) => {
-                    report.text = pool_state_file::spelled(config, &report.text);
+                    report.text = pool_state_file::spelled(&config.server.state_dir, &report.text);
                     confirm_loss(&report, code)?;
                     ground.engine.journal.accept_loss = true;
                 }
@@ -221,7 +215,7 @@ impl OpenEngine for OpenStore {
             Purpose::Serve | Purpose::AcceptLoss(_) => BackgroundWork::On,
             Purpose::Administer => BackgroundWork::Off,
         };
-        let engine = engine::Engine::open(
+        let engine = Engine::open(
             env,
             &ground.engine,
             ground.dewar,
@@ -231,7 +225,7 @@ impl OpenEngine for OpenStore {
         )
         .await
         .map_err(|error| hint(config, purpose, error))?;
-        if let Some(rebuilt) = engine.store().rebuilt().await? {
+        if let Some(rebuilt) = engine.store().disks().rebuilt().await? {
             tracing::warn!(
                 source = rebuilt.source,
                 upto = rebuilt.upto,
@@ -260,28 +254,24 @@ impl OpenEngine for OpenStore {
         };
         let s3 = Arc::new(dewar_s3::Door::new(engine.store().clone(), env.clone(), s3));
         let folders = LiveFolders::new(ground.folders, &engine);
-        let configured = Arc::new(disks::ConfiguredFolders::new(config));
+        let roster = Arc::new(PoolStateFile::open(&config.server.state_dir)?);
+        let changes = DiskChanges::new(disk_config(config), &engine, folders, Arc::clone(&roster));
         if purpose.serves() {
-            let outlook = Arc::clone(&configured) as _;
-            engine.keep_looking(Arc::clone(&folders), outlook).await;
+            changes.keep_looking(&engine).await;
         }
-        let changes = DiskChanges {
-            config: config.clone(),
-            store: engine.store().clone(),
-            membership: Arc::clone(engine.membership()),
-            folders: Arc::clone(&folders),
-            configured,
-            roster: Arc::new(PoolStateFile::open(config)?),
-            held: Arc::default(),
-        };
         changes.note().map_err(|error| error.message)?;
         // A rotation may have been cut short before this was written.
-        changes.roster.note_master_key(ground.master.current())?;
-        let roster = Arc::clone(&changes.roster);
-        let key_file = KeyFile::new(env, config, engine.store(), roster);
-        let web_keys = WebKeys::new();
+        roster.note_master_key(ground.master.current())?;
+        let key_file = KeyFileAdmin::new(
+            env.clone(),
+            config.master_key_file(),
+            config.testing.key_settle_time,
+            engine.store().clone(),
+            roster,
+        );
+        let web_keys = Arc::new(WebKeys::default());
         let keeper = (purpose.serves()).then(|| {
-            let (store, fetcher) = (engine.store().clone(), Arc::new(web_keys.clone()));
+            let (store, fetcher) = (engine.store().clone(), Arc::clone(&web_keys));
             let unknown_every = config.testing.unknown_key_interval;
             tokio::spawn(async move { store.accounts().keep_keys(fetcher, unknown_every).await })
         });
@@ -313,7 +303,16 @@ impl OpenEngine for OpenStore {
     }
 
     async fn look_at_folders(&self, config: &Config) -> Vec<DiskInfo> {
-        pool_state_file::known_disks(config, &disks::probe(config).await)
+        let folders = probe(&config.folders(), config.pool.disk_deadline).await;
+        let known = pool_state_file::known_disks(&config.server.state_dir, &folders);
+        let info = |disk: RememberedDisk| DiskInfo {
+            number: disk.number,
+            id: disk.id.map(|id| id.to_string()),
+            path: Some(disk.path),
+            state: disk.state.to_owned(),
+            ..DiskInfo::default()
+        };
+        known.into_iter().map(info).collect()
     }
 
     async fn rebuild(
@@ -433,7 +432,7 @@ fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
         );
         at = source.source();
     }
-    let mut message = pool_state_file::spelled(config, &error.to_string());
+    let mut message = pool_state_file::spelled(&config.server.state_dir, &error.to_string());
     let mut add = |advice: &str| {
         let end = if message.ends_with(['.', '?']) {
             " "
@@ -493,14 +492,20 @@ impl ServedStore for StoreEngine {
             region: self.config.s3.region.clone(),
             copies: Arc::clone(&self.copies),
             doors,
-            upkeep: UpkeepAdmin::new(&self.env, store.clone(), Arc::clone(&pool), changes.clone()),
-            backups: BackupAdmin::new(&self.env, engine.backups(), store.clone(), &self.config),
+            upkeep: UpkeepAdmin::new(self.env.clone(), Arc::clone(&pool), changes.clone()),
+            backups: BackupAdmin::new(
+                self.env.clone(),
+                engine.backups(),
+                store.clone(),
+                catalog::effective(&self.config),
+                pool_state_file::path(&self.config.server.state_dir),
+            ),
             store,
             pool,
             journal: engine.journal().clone(),
             changes,
             key_file: self.key_file.clone(),
-            web_keys: self.web_keys.clone(),
+            web_keys: Arc::clone(&self.web_keys) as _,
             audit: Arc::clone(&self.audit),
             workers: Arc::clone(engine.workers()),
         })

@@ -21,20 +21,20 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dewar_admin::catalog::{BlobsInfo, CatalogInfo};
+use dewar_admin::rfc3339;
 use dewar_auth::MasterKeys;
+use dewar_engine::host::private_file::replace_private_file;
+use dewar_engine::salvage::{Finding, FindingReporter};
+use dewar_engine::{ProgressReporter, RebuildOutcome};
 use dewar_env::{Clock, WorkProgress};
-use dewar_store::engine::{ProgressReporter, RebuildOutcome};
-use dewar_store::salvage::Finding;
 use dewar_types::{BlobId, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::catalog::{add_kept, rebuilt_info, restored_info};
-use crate::admin::catalog::{BlobsInfo, CatalogInfo};
-use crate::admin::time_text::rfc3339;
 use crate::config::Config;
 use crate::listener::BoxError;
-use crate::ready::replace_private_file;
 
 /// The file in the state folder about the current attempt.
 const WORK_FILE: &str = "catalog-work.json";
@@ -299,7 +299,7 @@ impl RebuildAttempt {
     }
 }
 
-impl ProgressReporter for RebuildAttempt {
+impl FindingReporter for RebuildAttempt {
     fn found(&mut self, finding: &Finding) {
         if is_loss(finding) {
             self.asked.progress.add_error();
@@ -330,7 +330,9 @@ impl ProgressReporter for RebuildAttempt {
         };
         self.failed = written.err();
     }
+}
 
+impl ProgressReporter for RebuildAttempt {
     fn begins(&mut self, made: RebuildOutcome<'_>) -> Result<()> {
         let info = self.info(made);
         let done = self.work.as_ref().is_some_and(|work| work.ended);

@@ -1,19 +1,20 @@
 //! `dewar disk replace` for a pool that does not open because too few of its disks are left.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dewar_admin::ID_DIGITS_MIN;
 use dewar_disks::pool::{FolderProbe, inspect};
+use dewar_engine::host::pool_state_file::spelled;
+use dewar_engine::host::{PoolStateFile, open_disk};
+use dewar_engine::{BackgroundWork, Engine, Folder, FolderContent};
 use dewar_env::Disk;
 use dewar_journal::QuorumShortage;
-use dewar_store::engine::{BackgroundWork, Engine, Folder, FolderContent};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 
-use super::changes::ID_DIGITS_MIN;
-use super::pool_state_file::{PoolStateFile, spelled};
-use super::{CLOSE_PATIENCE, OpenContext, OpenStore, disks, hint};
+use super::disk_config::check_folder;
+use super::{CLOSE_PATIENCE, OpenContext, OpenStore, hint};
 use crate::config::Config;
-use crate::config::check::{Severity, findings};
 use crate::engine::Purpose;
 use crate::listener::BoxError;
 
@@ -48,9 +49,9 @@ impl OpenStore {
         });
         let new = match opened {
             Some(disk) => disk,
-            None => disks::open(folder, config.pool.disk_deadline).await?,
+            None => open_disk(folder, config.pool.disk_deadline).await?,
         };
-        let roster = PoolStateFile::open(config)?;
+        let roster = PoolStateFile::open(&config.server.state_dir)?;
         let lost = lost(&roster, old, folder, &*new, &shortage).await?;
         let lost = lost.ok_or_else(|| {
             let away: Vec<String> = shortage.away.iter().map(ToString::to_string).collect();
@@ -58,7 +59,10 @@ impl OpenStore {
                 "{old} is none of the disks that are away: {}",
                 away.join(", ")
             );
-            Error::new(ErrorKind::NotFound, spelled(config, &message))
+            Error::new(
+                ErrorKind::NotFound,
+                spelled(&config.server.state_dir, &message),
+            )
         })?;
         // Before it is formatted, so that every later start looks into it.
         let pool = roster.pool_of(lost).unwrap_or(engine.pool);
@@ -83,18 +87,11 @@ fn check_place(config: &Config, folder: &Path) -> Result<()> {
         let message = format!("there is no folder {}", folder.display());
         return Err(Error::new(ErrorKind::NotFound, message));
     }
-    let before = findings(config);
-    let mut after = config.clone();
-    after.drop_folder(folder);
-    after.add_folder(folder.to_path_buf(), 0);
-    let wrong = findings(&after).into_iter().find(|finding| {
-        finding.severity == Severity::Error
-            && finding.key.starts_with("pool.disks")
-            && !before.contains(finding)
-    });
-    match wrong {
-        Some(finding) => Err(Error::new(ErrorKind::AlreadyExists, finding.message)),
-        None => Ok(()),
+    let folders = config.folders().into_iter().map(|(other, _)| other);
+    let others: Vec<PathBuf> = folders.filter(|other| other != folder).collect();
+    match check_folder(config, &others, folder) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(Error::new(ErrorKind::AlreadyExists, why)),
     }
 }
 

@@ -8,6 +8,8 @@ use std::fmt::{Debug, Formatter, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dewar_admin::DiskChanges;
+use dewar_admin::bucket_path;
 use dewar_store::Store;
 use dewar_store::quota::Usage;
 use dewar_store::usage::PoolUsage;
@@ -18,9 +20,7 @@ use prometheus_client::registry::Unit;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::changes::DiskChanges;
 use super::metrics::{MetricsWriter, signed};
-use crate::admin::bucket_path;
 
 /// Longest age of the figures at a scrape before they are counted again.
 const COUNT_EVERY: Duration = Duration::from_secs(60);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use dewar_admin::status::HealthIssue;
 use dewar_auth::{AcceptedConnection, Caller, CredentialStore as _, Origin};
 use dewar_env::{BoxFuture, Env};
 use dewar_store::Store;
@@ -20,7 +21,6 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Xrootd;
-use crate::health::HealthIssue;
 use crate::keytab::Keytab;
 use crate::listener::{
     CopyMetrics, FrontContext, ListenerMetrics, RequestLabels, SocketFront, VerbLabels,

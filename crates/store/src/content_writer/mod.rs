@@ -30,6 +30,7 @@ use bytes::{Bytes, BytesMut};
 use dewar_auth::Caller;
 use dewar_catalog::record::{ContentCopy, DisplayedChecksum, ETag, Extent};
 use dewar_checksum::{Algorithm, AlgorithmSet, Digest, DigestSet};
+use dewar_disks::BlobTable;
 use dewar_disks::blob::ChecksummedBytes;
 use dewar_namespace::{
     Bucket, DataChanges, Hierarchy, NameRef, NewVersion, Reservation, ResolvedName,
@@ -41,7 +42,7 @@ use crate::access::ObjectOwner;
 use crate::api::{
     ExpectedContent, ObjectInfo, VersionAttributes, WriteCondition, WriteMode, WriteRequest,
 };
-use crate::content_log::{ContentLog, StagedContent, blob_extra};
+use crate::content_log::{ContentLog, StagedContent};
 use crate::content_reader::{ContentReader, ReadOrder};
 use crate::encryption::{self, NewDataKey};
 use crate::info::{check_metadata, full_checksum, version_info, with_expiry};
@@ -720,7 +721,7 @@ impl VersionCommit {
     ) -> Result<ObjectInfo> {
         let mut extra: DataChanges = self.held.extra();
         for log in &self.sealed.logs {
-            extra.puts.extend(blob_extra(&log.record).puts);
+            extra.puts.extend(BlobTable::first_entries(&log.record));
         }
         // What the version counts is judged in its batch.
         drop(self.reservation);

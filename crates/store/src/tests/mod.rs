@@ -1,30 +1,18 @@
 //! The verbs on simulated disks and a catalog in memory.
 
 mod access;
-mod backup;
 mod bucket_principals;
 mod catalog_calls;
 mod digests;
-mod disaster;
 mod documents;
 mod encryption;
 mod faults;
 mod files;
-mod format;
 mod hierarchy;
-mod joining;
-mod journal;
-mod membership;
 mod model;
 mod open_changes;
-mod pools;
-mod presence;
 mod quotas;
-mod rebuild;
-mod returned;
 mod rewrap;
-mod sample;
-mod tokens;
 mod upkeep;
 mod verbs;
 
@@ -32,9 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_auth::{Caller, CredentialStore, MasterKeys, Origin};
+use dewar_auth::{Caller, MasterKeys};
 use dewar_catalog::record::{CopyState, VersionRecord};
-use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_disks::blob::BlobStore;
 use dewar_disks::pool::{DewarId, Member, Pool};
 use dewar_disks::segment::SegmentLimits;
@@ -42,14 +29,13 @@ use dewar_env::disk::sim::SimWorld;
 use dewar_env::worker::WorkerRegistry;
 use dewar_kv::{Kv, MemoryKv};
 use dewar_namespace::{DataChanges, Tree};
-use dewar_types::{
-    BlobId, BucketName, ByteRange, DiskId, Layout, ObjectKey, RangeSpec, Result, UserId,
-};
+use dewar_types::{BlobId, ByteRange, DiskId, Layout, ObjectKey, RangeSpec, Result};
 
 use crate::api::{
-    BucketRef, DeleteRequest, ExpectedContent, GetRequest, ListRequest, ObjectInfo, ObjectRef,
-    ReadCondition, WriteCondition, WriteRequest,
+    DeleteRequest, ExpectedContent, GetRequest, ListRequest, ObjectInfo, ReadCondition,
+    WriteCondition, WriteRequest,
 };
+pub(crate) use crate::testing::{bucket, content, get, object, origin, put_request, user};
 use crate::{Store, StoreParts};
 use dewar_disks::JournalPin;
 use dewar_disks::upkeep::UpkeepConfig;
@@ -268,72 +254,11 @@ impl Rig {
     }
 }
 
-pub(crate) async fn user(store: &Store, name: &str, id: u64) -> Caller {
-    let accounts = store.accounts();
-    accounts.add_user(UserId(id), name).await.expect("added");
-    let (key, _) = accounts.add_key(name, None, None).await.expect("added");
-    let key = accounts
-        .access_key(&key)
-        .await
-        .expect("read")
-        .expect("valid");
-    Caller::by_access_key(&key, origin())
-}
-
-pub(crate) fn origin() -> Origin {
-    Origin {
-        address: None,
-        secure: true,
-    }
-}
-
-pub(crate) fn bucket(name: &str) -> BucketRef {
-    BucketRef::own(BucketName::new(name).expect("valid"))
-}
-
-pub(crate) fn put_request(key: &str) -> WriteRequest {
-    WriteRequest {
-        want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
-        ..WriteRequest::new(object(key))
-    }
-}
-
-pub(crate) fn object(key: &str) -> ObjectRef {
-    ObjectRef {
-        bucket: bucket("first"),
-        key: ObjectKey::new(key).expect("valid"),
-    }
-}
-
-pub(crate) fn get(key: &str) -> GetRequest {
-    GetRequest {
-        customer_key: None,
-        version: None,
-        object: object(key),
-        range: None,
-        part: None,
-        condition: ReadCondition::default(),
-    }
-}
-
 pub(crate) fn get_range(key: &str, range: RangeSpec) -> GetRequest {
     GetRequest {
         range: Some(range),
         ..get(key)
     }
-}
-
-pub(crate) fn content(len: usize, seed: u64) -> Bytes {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len)
-        .map(|_| {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            x as u8
-        })
-        .collect::<Vec<u8>>()
-        .into()
 }
 
 pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {

@@ -3,6 +3,9 @@
 
 use dewar_auth::{MasterKeyId, Secret};
 
+use dewar_auth::CredentialStore as _;
+use dewar_checksum::{Algorithm, AlgorithmSet};
+
 use super::*;
 use crate::api::{
     CompletePart, CompleteRequest, CreateUploadRequest, ExpectedContent, RenameRequest,
