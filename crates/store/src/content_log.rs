@@ -216,7 +216,7 @@ impl ContentLog {
                 tokio::task::yield_now().await;
                 None
             }
-            ContentBuffer::Large(writer) => Some(self.shared.turn(pool, writer).await),
+            ContentBuffer::Large(writer) => Some(self.shared.blobs.sync_turn(pool, writer).await),
         };
         let salt = self.sealer.as_ref().map(Sealer::salt);
         let digests = self.digests.finish().await;

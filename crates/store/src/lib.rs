@@ -41,7 +41,6 @@ mod multipart_digest;
 mod names_at_risk;
 pub mod quota;
 mod rename;
-mod sync_limiter;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
@@ -81,7 +80,6 @@ pub use names_at_risk::{LedgerDepth, UnderReplicated};
 use digests::DigestPasses;
 use lifecycle::LifecycleConfig;
 use listing_limits::ExpensiveListings;
-use sync_limiter::SyncLimiter;
 
 /// The parts of a store.
 pub struct StoreParts {
@@ -121,7 +119,6 @@ pub(crate) struct Inner {
     /// The master key was replaced.
     rotated: tokio::sync::Notify,
     lanes: Md5Lanes,
-    turns: SyncLimiter,
     small_bytes_max: u32,
     part_bytes_min: u64,
     lifecycle: LifecycleConfig,
@@ -163,7 +160,6 @@ impl Store {
                 master: parts.master,
                 rotated: tokio::sync::Notify::new(),
                 lanes: Md5Lanes::new(),
-                turns: SyncLimiter::default(),
                 small_bytes_max: parts.small_bytes_max,
                 part_bytes_min: parts.part_bytes_min,
                 lifecycle: parts.lifecycle,

@@ -15,6 +15,7 @@ mod record;
 mod scan;
 mod shards;
 mod sweep;
+mod sync_limiter;
 #[cfg(test)]
 mod tests;
 mod verified;
@@ -41,6 +42,7 @@ pub use rebuild::{RebuildStats, RebuildTarget};
 pub use record::{BlobRecord, fuzz_blob_record};
 pub use scan::{ReassembledBlob, ScannedShard, ShardFolder, shelf_of};
 pub use sweep::{BlobStatus, SweepReport};
+pub use sync_limiter::SyncPermit;
 pub use verified::VerifiedBytes;
 pub use writer::BlobWriter;
 
@@ -50,6 +52,7 @@ use leftovers::Leftovers;
 use log_throttle::LogThrottle;
 use reader::ReadBudget;
 use shards::{OpenShards, ShardError, ShardReader};
+use sync_limiter::SyncLimiter;
 use writer::{WriterPlan, Writers};
 
 /// The blobs of all pools.
@@ -61,6 +64,7 @@ pub struct BlobStore {
     codecs: Mutex<BTreeMap<(u8, u8), Arc<Codec>>>,
     room: ReadBudget,
     writers: Writers,
+    turns: SyncLimiter,
     counts: Counts,
     notices: LogThrottle,
     suspects: BadShards,
@@ -101,6 +105,7 @@ impl BlobStore {
             codecs: Mutex::default(),
             room: ReadBudget::default(),
             writers: Writers::default(),
+            turns: SyncLimiter::default(),
             counts: Counts::default(),
             notices: LogThrottle::default(),
             suspects: BadShards::default(),

@@ -13,11 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use dewar_disks::blob::BlobWriter;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::Inner;
+use super::{BlobStore, BlobWriter};
 
 /// The number of files that a disk syncs at once by default: the number of its threads for syncs.
 const SYNCS_PER_DISK: usize = 4;
@@ -26,19 +25,20 @@ const SYNCS_PER_DISK: usize = 4;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Turns of all pools. Each pool has its own disks.
-#[derive(Default)]
-pub(crate) struct SyncLimiter {
+#[derive(Debug, Default)]
+pub(super) struct SyncLimiter {
     pools: Mutex<BTreeMap<u16, Arc<PoolSlots>>>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct PoolSlots {
     taken: AtomicUsize,
     freed: Notify,
 }
 
-/// Ends when it is dropped.
-pub(crate) struct SyncPermit {
+/// The turn of an upload. It ends when this is dropped.
+#[derive(Debug)]
+pub struct SyncPermit {
     /// `None` for who did not get one.
     of: Option<Arc<PoolSlots>>,
 }
@@ -79,10 +79,11 @@ impl Drop for SyncPermit {
     }
 }
 
-impl Inner {
-    /// Waits until the disks of a blob that is about to be sealed are available for it.
-    pub(crate) async fn turn(&self, pool: u16, writer: &BlobWriter) -> SyncPermit {
-        let members = self.blobs.pool().members();
+impl BlobStore {
+    /// Waits until the disks of a blob that is about to be sealed are available for it, at most a
+    /// tenth of a second.
+    pub async fn sync_turn(&self, pool: u16, writer: &BlobWriter) -> SyncPermit {
+        let members = self.pool.members();
         let disks = members.filter(|member| member.pool == pool).count();
         let side_by_side = disks / writer.layout().shards().max(1);
         let most = SYNCS_PER_DISK * side_by_side.max(1);
