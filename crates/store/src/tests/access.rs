@@ -272,6 +272,10 @@ async fn every_file_verb(rig: &Rig, who: &Caller) -> Vec<(&'static str, Result<(
         ("remove_dir", store.remove_dir(who, &tree).await),
         ("remove_tree", store.remove_tree(who, &tree).await.map(drop)),
         ("copy_tree", store.copy_tree(who, copy_tree).await.map(drop)),
+        (
+            "copy_dir",
+            store.copy_dir(who, &tree, &object("copied")).await,
+        ),
         ("rename_node", store.rename_node(who, rename_node).await),
         (
             "write_file",
