@@ -9,11 +9,13 @@
 //! - [`crate::Store::copy_tree`], [`crate::Store::copy_dir`], [`crate::Store::remove_tree`] ([`tree`]);
 //! - [`crate::Store::rename_node`];
 //! - [`crate::Store::extended_attributes`], [`crate::Store::change_attributes`] ([`attributes`]);
+//! - [`crate::Store::lock`], [`crate::Store::locks`], [`crate::Store::unlock`]: locks of WebDAV ([`lock`]);
 //! - [`crate::Store::open_file`]: one version, opened once and read at any places, side by side;
 //! - [`crate::Store::write`]: a new version written at any places, which appears when it is committed.
 
 mod attributes;
 mod directory;
+mod lock;
 mod open;
 mod path;
 mod tree;
@@ -25,6 +27,7 @@ use crate::api::{BucketRef, ObjectInfo, ObjectRef};
 
 pub use attributes::AttributeChange;
 pub use dewar_disks::blob::{ChecksummedBytes, VerifiedBytes};
+pub use lock::{Lock, LockOutcome, LockRequest, LockScope, LockToken};
 pub use path::{PathTarget, canonical_path};
 
 /// Attributes that files and directories have.

@@ -9,7 +9,7 @@ use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, Result, TenantName};
 
 use crate::api::{BucketRef, ObjectRef};
 
-/// What a path means.
+/// The meaning of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathTarget {
     /// Above all buckets.
