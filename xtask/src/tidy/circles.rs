@@ -70,6 +70,11 @@ const EXCEPTIONS: &[Exception] = &[
         "a rebuild ends with salvage, which reports as the rebuild does",
     ),
     exception(
+        "webdav",
+        "access front if_header ops",
+        "the front runs the methods, which use its store and its settings",
+    ),
+    exception(
         "xrootd",
         "connection door measure ops session tpc",
         "a connection runs the operations, which answer on the connection",
