@@ -26,8 +26,8 @@ pub fn prepare() {
     }
 }
 
-/// Doors whose clients may be many: S3 and XRootD.
-const BUSY_DOORS: u64 = 2;
+/// Doors whose clients may be many: S3, WebDAV and XRootD.
+const BUSY_DOORS: u64 = 3;
 
 /// The number of connections that a door may have open, at most `asked`. Clients get half of the
 /// descriptors that the kernel allows this process, each door its share. The other half is for the

@@ -46,7 +46,7 @@ use crate::store_engine::pool_state_file::with_added;
 use crate::tls::{Tls, TlsError};
 
 use listeners::metrics_listener;
-pub use listeners::{s3_listener, xrootd_listener};
+pub use listeners::{s3_listener, webdav_listener, xrootd_listener};
 
 /// Most bytes of the read buffers of all connections of a listener together.
 const READ_BYTES_TOTAL: usize = 128 << 20;
@@ -493,6 +493,11 @@ impl<E: ServedStore> Running<E> {
         config.s3.idle_timeout = newer.s3.idle_timeout;
         config.s3.body_timeout = newer.s3.body_timeout;
         config.s3.header_bytes_max = newer.s3.header_bytes_max;
+        config.webdav.connections_max = newer.webdav.connections_max;
+        config.webdav.header_timeout = newer.webdav.header_timeout;
+        config.webdav.idle_timeout = newer.webdav.idle_timeout;
+        config.webdav.body_timeout = newer.webdav.body_timeout;
+        config.webdav.header_bytes_max = newer.webdav.header_bytes_max;
         for (spec, listener) in E::listeners(&config).into_iter().zip(&self.listeners) {
             let limits = possible_limits(spec.limits);
             listener.limits.store(Arc::new(limits));

@@ -40,6 +40,7 @@ use dewar_store::engine::{self, BackgroundWork, EngineConfig, Folders, LiveFolde
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::{DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
+use dewar_webdav::{WebDav, WebDavConfig};
 
 use pool_state_file::PoolStateFile;
 
@@ -54,7 +55,7 @@ use crate::issuers::WebKeys;
 use crate::listener::{BoxError, Fronts, ListenerSpec};
 use crate::master_key::{self, PoolKey};
 use crate::metrics::{Metrics, Readiness};
-use crate::serve::{s3_listener, xrootd_listener};
+use crate::serve::{s3_listener, webdav_listener, xrootd_listener};
 
 pub(crate) use catalog::BackupAdmin;
 pub(crate) use changes::DiskChanges;
@@ -79,6 +80,7 @@ pub struct StoreEngine {
     engine: engine::Engine,
     changes: DiskChanges,
     s3: Arc<dewar_s3::Door>,
+    webdav: Arc<WebDav>,
     web_keys: WebKeys,
     audit: Arc<AuditLog>,
     /// Third-party copies that are under way.
@@ -259,6 +261,12 @@ impl OpenEngine for OpenStore {
             domains: config.s3.domains.clone(),
         };
         let s3 = Arc::new(dewar_s3::Door::new(engine.store().clone(), env.clone(), s3));
+        let webdav = WebDavConfig {
+            recursive_delete: config.webdav.recursive_delete,
+            propfind_infinity: config.webdav.propfind_infinity,
+            public_urls: config.server.public_urls.clone(),
+        };
+        let webdav = Arc::new(WebDav::new(engine.store().clone(), env.clone(), webdav));
         let folders = LiveFolders::new(ground.folders, &engine);
         let configured = Arc::new(disks::ConfiguredFolders::new(config));
         if purpose.serves() {
@@ -296,6 +304,7 @@ impl OpenEngine for OpenStore {
             engine,
             changes,
             s3,
+            webdav,
             web_keys,
             audit,
             copies: Arc::default(),
@@ -470,6 +479,9 @@ impl ServedStore for StoreEngine {
         vec![
             s3_listener(config, |engine, _| {
                 Fronts::Http(vec![("/", Arc::clone(&engine.s3) as _)])
+            }),
+            webdav_listener(config, |engine, _| {
+                Fronts::Http(vec![("/", Arc::clone(&engine.webdav) as _)])
             }),
             xrootd_listener(config, |engine, context| {
                 Fronts::Socket(xrootd::front(
