@@ -300,17 +300,23 @@ impl Walk {
         Ok(())
     }
 
-    /// What the innermost quota of a directory counts and leaves, or without a quota its bucket's
-    /// usage and the free space of the disks. `None` above the buckets, and for callers who may not
-    /// list the bucket.
+    /// The bytes that the innermost quota of a directory counts and leaves, or without a quota its
+    /// bucket's usage and the free space of the disks. Above the buckets, those of the disks, which
+    /// XRootD tells too. `None` for callers who may not list the bucket.
     async fn quota_at(&self, target: &PathTarget) -> dewar_types::Result<Option<QuotaValues>> {
+        let store = &self.front.store;
+        let space = store.usable_space();
         let (bucket, key) = match target {
-            PathTarget::Root => return Ok(None),
+            PathTarget::Root => {
+                return Ok(Some(QuotaValues {
+                    used: space.used(),
+                    available: space.free,
+                }));
+            }
             PathTarget::Bucket(bucket) => (bucket, None),
             PathTarget::Object(object) => (&object.bucket, Some(&object.key)),
         };
-        let store = &self.front.store;
-        let free = store.usable_space().free;
+        let free = space.free;
         let values = match store.quota_at(&self.caller, bucket, key).await {
             Ok(Some((quota, usage))) => {
                 let left = quota.max_bytes.map(|max| max.saturating_sub(usage.bytes));

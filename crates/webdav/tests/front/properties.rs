@@ -157,6 +157,9 @@ fn quotas_are_properties_of_directories() {
         assert!(text.contains("<D:quota-available-bytes>"), "{text}");
         let first = text.split("</D:propstat>").next().expect("one");
         assert!(first.contains("quota-available-bytes"));
+        // Programs ask the root for the space of the whole.
+        let root = find(&dewar, "/", "0", "").await.is(207).text();
+        assert!(root.contains("<D:quota-available-bytes>"), "{root}");
         let asked = named("<D:quota-used-bytes/>");
         let listed = find(&dewar, "/bucket", "1", &asked).await.is(207).text();
         assert_eq!(
