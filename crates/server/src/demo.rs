@@ -407,7 +407,7 @@ rclone:
     export RCLONE_CONFIG_DEWAR_SECRET_ACCESS_KEY={secret}
     rclone copy {sample} dewar:{bucket}
 
-curl over WebDAV, also with ranges and checksums:
+curl over WebDAV, with a checksum of what arrived:
 
     curl -u {key}:{secret} -T {sample} {webdav}/{bucket}/curl/events.root
     curl -u {key}:{secret} -I -H 'Want-Digest: adler32' {webdav}/{bucket}/curl/events.root

@@ -401,8 +401,8 @@ sections! {
         tls_certificate_file: Option<PathBuf> = "";
         /// Private key of the certificate in PEM (PKCS #8, PKCS #1 or SEC 1).
         tls_key_file: Option<PathBuf> = "";
-        /// Most open connections. Further ones are answered 503 and closed. The limit is at most a
-        /// sixth of the files that the kernel lets the process open.
+        /// Most open connections. Further ones are answered 503 and closed. All listeners together
+        /// get at most half of the files that the kernel lets the process open.
         connections_max: u32 = "4096" {
             range: Range::Between("1", "1000000"), unit: "connections", reload: Reload::Live,
         };
@@ -441,9 +441,9 @@ sections! {
         recursive_delete: bool = "true";
         /// Whether PROPFIND with `Depth: infinity` is answered. If not, it is refused with 403.
         propfind_infinity: bool = "false";
-        /// Most open connections. Further ones are answered 503 and closed. The limit is at most a
-        /// sixth of the files that the kernel lets the process open.
-        connections_max: u32 = "4096" {
+        /// Most open connections. Further ones are answered 503 and closed. All listeners together
+        /// get at most half of the files that the kernel lets the process open.
+        connections_max: u32 = "1536" {
             range: Range::Between("1", "1000000"), unit: "connections", reload: Reload::Live,
         };
         /// Time from the first byte of a request, or of a TLS handshake, to the end of its headers.
@@ -531,8 +531,8 @@ sections! {
         redirect: String = "stopping" {
             range: Range::Rule("stopping, balanced or always", is_when),
         };
-        /// Most open connections. Further ones are closed. The limit is at most a sixth of the
-        /// files that the kernel lets the process open.
+        /// Most open connections. Further ones are closed. All listeners together get at most half
+        /// of the files that the kernel lets the process open.
         connections_max: u32 = "4096" {
             range: Range::Between("1", "1000000"), unit: "connections",
         };
