@@ -151,7 +151,7 @@ impl WebDav {
             return self.macaroon(endpoint, head, body, arrival, summary).await;
         }
         if method.changes() {
-            refuse_foreign_page(head, origin)?;
+            self.refuse_foreign_page(head, origin)?;
         }
         let caller = self.caller(head, origin).await?;
         summary.user = caller.user().map(|user| user.name.clone());
@@ -189,6 +189,24 @@ impl WebDav {
         let mut own = self.config.public_urls.clone();
         own.extend(base_url(&context.head, context.origin.secure));
         own
+    }
+
+    /// Refuses a change by a page of another service: a browser would send its stored password along.
+    fn refuse_foreign_page(&self, head: &Parts, origin: Origin) -> Result<()> {
+        let Some(page) = head.headers.get(ORIGIN) else {
+            return Ok(());
+        };
+        let own = self.config.public_urls.iter().cloned();
+        let mut own = own.chain(base_url(head, origin.secure));
+        let is_page = |own: String| {
+            let own = own.trim_end_matches('/').as_bytes();
+            own.eq_ignore_ascii_case(page.as_bytes())
+        };
+        if own.any(is_page) {
+            return Ok(());
+        }
+        let words = "Pages of other services may not change anything here.";
+        Err(DavError::new(StatusCode::FORBIDDEN, words))
     }
 
     /// Answers a request for a macaroon.
@@ -255,19 +273,6 @@ fn caveat_path(path: &ResourcePath) -> Result<Option<String>> {
         return Err(RequestError::Macaroon(words).into());
     }
     Ok(Some(format!("/{}/{key}", bucket.name)))
-}
-
-/// Refuses a change by a page of another service: a browser would send its stored password along.
-fn refuse_foreign_page(head: &Parts, origin: Origin) -> Result<()> {
-    let Some(page) = head.headers.get(ORIGIN) else {
-        return Ok(());
-    };
-    let own = base_url(head, origin.secure);
-    if own.is_some_and(|own| own.as_bytes().eq_ignore_ascii_case(page.as_bytes())) {
-        return Ok(());
-    }
-    let words = "Pages of other services may not change anything here.";
-    Err(DavError::new(StatusCode::FORBIDDEN, words))
 }
 
 fn log_refusal(refusal: &DavError, head: &Parts) {

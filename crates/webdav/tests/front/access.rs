@@ -1,9 +1,10 @@
 //! Credentials, methods and refusals.
 
 use dewar_http_front::limits::FAILED_LOGINS_PER_USER_MAX;
+use dewar_webdav::WebDavConfig;
 use serde_json::Value;
 
-use crate::fixture::{fixture, talk};
+use crate::fixture::{fixture, fixture_with, talk};
 
 #[test]
 fn a_request_without_credentials_is_asked_for_them() {
@@ -169,7 +170,11 @@ fn methods_are_known_or_not() {
 #[test]
 fn pages_of_other_services_change_nothing() {
     talk(async {
-        let dewar = fixture().await;
+        let config = WebDavConfig {
+            public_urls: vec!["https://storage.example.org/".to_owned()],
+            ..WebDavConfig::default()
+        };
+        let dewar = fixture_with(config).await;
         let put = |origin| {
             dewar
                 .owner("PUT", "/bucket/file")
@@ -180,5 +185,7 @@ fn pages_of_other_services_change_nothing() {
         put("null").send().await.is(403);
         dewar.get("/bucket/file").await.is(404);
         put("http://localhost:8080").send().await.is(201);
+        // A proxy in front of the server may have another address.
+        put("https://storage.example.org").send().await.is(200);
     });
 }

@@ -48,8 +48,7 @@ impl JournalPin for NoJournal {
 
 /// The machine, kept alive, and its front.
 pub struct Fixture {
-    pub front: Arc<WebDav>,
-    pub store: Store,
+    front: Arc<WebDav>,
     world: SimWorld,
 }
 
@@ -245,12 +244,8 @@ pub async fn fixture_with(config: WebDavConfig) -> Fixture {
         accounts.add_key(name, key, secret).await.expect("a key");
     }
     store.refresh_space().await;
-    let front = Arc::new(WebDav::new(store.clone(), env, config));
-    let fixture = Fixture {
-        front,
-        store,
-        world,
-    };
+    let front = Arc::new(WebDav::new(store, env, config));
+    let fixture = Fixture { front, world };
     let made = fixture.owner("MKCOL", &format!("/{BUCKET}")).send().await;
     made.is(201);
     fixture
