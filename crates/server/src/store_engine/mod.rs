@@ -256,17 +256,8 @@ impl OpenEngine for OpenStore {
                 format!("version {version}, process {process}"),
             );
         }
-        let s3 = DoorConfig {
-            region: config.s3.region.clone(),
-            domains: config.s3.domains.clone(),
-        };
-        let s3 = Arc::new(dewar_s3::Door::new(engine.store().clone(), env.clone(), s3));
-        let webdav = WebDavConfig {
-            recursive_delete: config.webdav.recursive_delete,
-            propfind_infinity: config.webdav.propfind_infinity,
-            public_urls: config.server.public_urls.clone(),
-        };
-        let webdav = Arc::new(WebDav::new(engine.store().clone(), env.clone(), webdav));
+        let s3 = s3_front(engine.store().clone(), env.clone(), config);
+        let webdav = webdav_front(engine.store().clone(), env.clone(), config);
         let folders = LiveFolders::new(ground.folders, &engine);
         let configured = Arc::new(disks::ConfiguredFolders::new(config));
         if purpose.serves() {
@@ -424,6 +415,25 @@ fn audit_config(config: &Config) -> AuditConfig {
         },
         unwritable: config.audit.unwritable.0,
     }
+}
+
+/// The S3 front as configured.
+fn s3_front(store: Store, env: Env, config: &Config) -> Arc<dewar_s3::Door> {
+    let s3 = DoorConfig {
+        region: config.s3.region.clone(),
+        domains: config.s3.domains.clone(),
+    };
+    Arc::new(dewar_s3::Door::new(store, env, s3))
+}
+
+/// The WebDAV front as configured.
+fn webdav_front(store: Store, env: Env, config: &Config) -> Arc<WebDav> {
+    let webdav = WebDavConfig {
+        recursive_delete: config.webdav.recursive_delete,
+        propfind_infinity: config.webdav.propfind_infinity,
+        public_urls: config.server.public_urls.clone(),
+    };
+    Arc::new(WebDav::new(store, env, webdav))
 }
 
 /// Adds advice to the error of a pool that does not open, and names disks by their folders.
