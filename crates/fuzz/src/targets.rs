@@ -66,13 +66,13 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
         .files(&["journal/testdata/journal-v1/disk0/journal/epoch"]),
     target("footer", dewar_kv::index::sorted_runs::fuzz_footer, &[])
         .files(&["kv/testdata/runs-v1/index/703b18d3d0873369.run"]),
+    target("iam_policy", dewar_auth::fuzz_iam_policy, IAM_POLICIES),
+    target("identity", dewar_disks::pool::fuzz_identity, &[IDENTITY]),
     target(
         "if",
         dewar_webdav::fuzz_if,
         &[b"</a> (<urn:uuid:181d4fae-7d8c-41d0-a765-00a0c91e6bf2> [\"e\"]) (Not <DAV:no-lock>)"],
     ),
-    target("iam_policy", dewar_auth::fuzz_iam_policy, IAM_POLICIES),
-    target("identity", dewar_disks::pool::fuzz_identity, &[IDENTITY]),
     target("journal_file", dewar_journal::fuzz_journal_file, &[]).files(&[
         "journal/testdata/journal-v1/disk0/journal/00000000.log",
         "journal/testdata/journal-v1/disk0/journal/00000001.log",
@@ -109,7 +109,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
         &[SEGMENT_WHOLE, SEGMENT_PACKED],
     ),
     target("shard_header", dewar_disks::format::fuzz_shard_header, &[])
-        .files(&["data/testdata/format-v1/object-2+1.shard1"]),
+        .files(&["disks/testdata/format-v1/object-2+1.shard1"]),
     target("slot", dewar_disks::segment::fuzz_slot, &[SLOT]),
     target("sss", dewar_xrootd::fuzz_sss, SSS),
     target(
