@@ -20,7 +20,7 @@ def test_ready_file(own_server):
     assert ready["s3"]["endpoint"] == f"http://127.0.0.1:{own_server.port_base}"
     assert (ready["s3"]["region"], ready["s3"]["bucket"]) == ("us-east-1", "demo")
     assert stat.S_IMODE(own_server.ready_file.stat().st_mode) == 0o600
-    assert set(ready) == {"pid", "s3", "xrootd", "metrics"}
+    assert set(ready) == {"pid", "s3", "webdav", "xrootd", "metrics"}
 
 
 def test_a_restart_finds_everything(own_server):

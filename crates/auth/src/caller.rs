@@ -17,6 +17,15 @@ pub struct Origin {
     pub secure: bool,
 }
 
+impl Origin {
+    /// Whether nobody else can read what the client sends: TLS, or a client on this machine.
+    #[must_use]
+    pub fn is_confidential(&self) -> bool {
+        let local = |address: IpAddr| address.to_canonical().is_loopback();
+        self.secure || self.address.is_none_or(local)
+    }
+}
+
 /// The identity behind a request.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Principal {

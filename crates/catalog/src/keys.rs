@@ -10,8 +10,8 @@ use dewar_types::{BlobId, DiskId, EntryId, Error, ErrorKind, TenantId, UploadId,
 
 pub use crate::key_range::{KeyRange, Pages, after_prefix, just_after};
 use crate::tables::{
-    ACCESS_KEY, BLOB, COUNTER, DEAD, DISK, DOCUMENT, ENTRY, FREE, HINT, IDENTITY, IDS, LONG, PART,
-    REBUILT, REFERENCES, REPAIR, SEGMENT, TENANT, Table, UPLOAD, USER, VERSION, WORK,
+    ACCESS_KEY, BLOB, COUNTER, DEAD, DISK, DOCUMENT, ENTRY, FREE, HINT, IDENTITY, IDS, LOCK, LONG,
+    PART, REBUILT, REFERENCES, REPAIR, SEGMENT, TENANT, Table, UPLOAD, USER, VERSION, WORK,
 };
 
 /// The error of a key or value that no release wrote.
@@ -112,6 +112,38 @@ pub fn parse_version(key: &[u8]) -> Result<(EntryId, &str, VersionId), Error> {
         name,
         VersionId(!u128::from_be_bytes(*inverted)),
     ))
+}
+
+/// A lock of the file or directory `name` in `parent`.
+#[must_use]
+pub fn lock(parent: EntryId, name: &str, lock: u128) -> Bytes {
+    LOCK.key(&[
+        &parent.0.to_be_bytes(),
+        name.as_bytes(),
+        b"/",
+        &lock.to_be_bytes(),
+    ])
+}
+
+/// All locks of the file or directory `name` in `parent`.
+#[must_use]
+pub fn locks(parent: EntryId, name: &str) -> KeyRange {
+    LOCK.range(&[&parent.0.to_be_bytes(), name.as_bytes(), b"/"])
+}
+
+/// The number of the lock in its key.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when it is no such key.
+pub fn parse_lock(key: &[u8]) -> Result<u128, Error> {
+    let (_, rest) = numbered(key, LOCK)?;
+    let (name, lock) = rest
+        .split_last_chunk::<16>()
+        .ok_or_else(|| corrupt(key, LOCK.name))?;
+    match name.ends_with(b"/") {
+        true => Ok(u128::from_be_bytes(*lock)),
+        false => Err(corrupt(key, LOCK.name)),
+    }
 }
 
 /// A chunk of a long list: `list` is the copy's index, [`PARTS_LIST`] or [`PART_DIGESTS_LIST`].

@@ -75,6 +75,7 @@ tables! {
     LONG: b'l', "namespace" "long list" => "LongRecord";
     DOCUMENT: b'B', "namespace" "bucket document" => "DocumentRecord";
     HINT: b'h', "namespace" "hint" => "HintRecord";
+    LOCK: b'W', "namespace" "WebDAV lock" => "LockRecord";
     UPLOAD: b'u', "namespace" "upload" => "UploadRecord";
     PART: b'p', "namespace" "part" => "PartRecord";
     REFERENCES: b'r', "namespace" "reference count" => "8 bytes";

@@ -57,12 +57,22 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     target("block", dewar_kv::index::sorted_runs::fuzz_block, &[])
         .files(&["kv/testdata/runs-v1/index/703b18d3d0873369.run"]),
     target("canonical", dewar_sigv4::fuzz_canonical, &[PRESIGNED]),
+    target(
+        "document",
+        dewar_webdav::xml::fuzz_document,
+        &[PROPFIND, PROPPATCH],
+    ),
     target("epoch", dewar_journal::fuzz_epoch, &[])
         .files(&["journal/testdata/journal-v1/disk0/journal/epoch"]),
     target("footer", dewar_kv::index::sorted_runs::fuzz_footer, &[])
         .files(&["kv/testdata/runs-v1/index/703b18d3d0873369.run"]),
     target("iam_policy", dewar_auth::fuzz_iam_policy, IAM_POLICIES),
     target("identity", dewar_disks::pool::fuzz_identity, &[IDENTITY]),
+    target(
+        "if",
+        dewar_webdav::fuzz_if,
+        &[b"</a> (<urn:uuid:181d4fae-7d8c-41d0-a765-00a0c91e6bf2> [\"e\"]) (Not <DAV:no-lock>)"],
+    ),
     target("journal_file", dewar_journal::fuzz_journal_file, &[]).files(&[
         "journal/testdata/journal-v1/disk0/journal/00000000.log",
         "journal/testdata/journal-v1/disk0/journal/00000001.log",
@@ -71,6 +81,11 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     target("manifest", dewar_kv::index::sorted_runs::fuzz_manifest, &[])
         .files(&["kv/testdata/runs-v1/index/manifest"]),
     target("multipart", dewar_http_front::fuzz_multipart, &[FORM]),
+    target(
+        "path",
+        dewar_webdav::fuzz_path,
+        &[b"/data/a%20b//./c%2F../d?x", b"/@tenant/data/%C3%BC/"],
+    ),
     target("policy", dewar_s3::form::fuzz_policy, &[POLICY]),
     target("presigned", dewar_s3::sigv4::fuzz_presigned, &[PRESIGNED]),
     target(
@@ -81,7 +96,12 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     target(
         "range",
         dewar_http_front::fuzz_range,
-        &[b"bytes=0-499", b"bytes=-500", b"bytes=9500-"],
+        &[
+            b"bytes=0-499",
+            b"bytes=-500",
+            b"bytes=9500-",
+            b"bytes=0-9, 5-20,-1",
+        ],
     ),
     target(
         "segment_record",
@@ -167,6 +187,10 @@ const FORM: &[u8] =
     Content-Disposition: form-data; name=\"file\"; filename=\"f.root\"\r\n\
     Content-Type: application/octet-stream\r\n\r\nroot\r\n--B--\r\n";
 
+const PROPFIND: &[u8] =
+    b"<D:propfind xmlns:D='DAV:'><D:prop><D:getetag/><x xmlns='urn:x'/></D:prop></D:propfind>";
+const PROPPATCH: &[u8] = b"<?xml version='1.0'?><D:propertyupdate xmlns:D='DAV:'><D:set><D:prop>\
+    <p:x xmlns:p='urn:&amp;' p:a='1'>&#65;<![CDATA[b]]>&lt;</p:x></D:prop></D:set></D:propertyupdate>";
 const POLICY: &[u8] = br#"{"expiration":"2007-12-01T12:00:00.000Z","conditions":[
     {"bucket":"b"},["starts-with","$key","user/"],["content-length-range",0,10]]}"#;
 

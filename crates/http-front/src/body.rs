@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::TRANSFER_ENCODING;
 use http_body_util::BodyExt;
@@ -86,6 +86,37 @@ impl BodyReader {
                 }
             }
         }
+    }
+
+    /// The whole body.
+    ///
+    /// # Errors
+    /// [`RequestError::TooLarge`] for more than `max` bytes; otherwise as [`BodyReader::next`].
+    pub async fn collect(&mut self, max: usize) -> Result<Bytes> {
+        let too_large = |size: usize| RequestError::TooLarge {
+            size: size as u64,
+            largest: max as u64,
+        };
+        let Some(first) = self.next().await? else {
+            return Ok(Bytes::new());
+        };
+        if first.len() > max {
+            return Err(too_large(first.len()));
+        }
+        let mut all = BytesMut::new();
+        while let Some(data) = self.next().await? {
+            if all.is_empty() {
+                all.extend_from_slice(&first);
+            }
+            if all.len() + data.len() > max {
+                return Err(too_large(all.len() + data.len()));
+            }
+            all.extend_from_slice(&data);
+        }
+        Ok(match all.is_empty() {
+            true => first,
+            false => all.freeze(),
+        })
     }
 
     /// Reads and discards a part of the body of a refused request, so that a client that writes

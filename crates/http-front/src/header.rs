@@ -67,6 +67,16 @@ pub fn has_one_host(head: &Parts) -> bool {
     }
 }
 
+/// The address of this service as the client wrote it: scheme, host and port, without a slash at the
+/// end. `None` for a request without a host.
+#[must_use]
+pub fn base_url(head: &Parts, secure: bool) -> Option<String> {
+    let header = head.headers.get(HOST).and_then(|value| value.to_str().ok());
+    let authority = header.or_else(|| head.uri.authority().map(http::uri::Authority::as_str))?;
+    let scheme = if secure { "https" } else { "http" };
+    Some(format!("{scheme}://{authority}"))
+}
+
 /// The host a request was sent to, without port, lower case.
 #[must_use]
 pub fn host_of(head: &Parts) -> Option<String> {

@@ -13,16 +13,20 @@
 //! A defect of a request is a [`RequestError`]. Each front words it in its own protocol.
 
 mod answer;
+mod basic;
 mod body;
+mod byteranges;
 mod condition;
 mod cors;
 mod date;
+mod digest;
 mod document_budget;
 mod error;
 mod form;
 mod front;
 mod header;
 pub mod limits;
+mod login_limiter;
 pub mod macaroon;
 mod multipart;
 mod range;
@@ -31,18 +35,24 @@ mod request_id;
 pub use answer::{
     Answer, AnswerBody, download_answer, empty_answer, full_answer, stream_answer, typed_answer,
 };
+pub use basic::BasicCredentials;
 pub use body::{BodyLength, BodyReader, WireBody, announced_length, transfer_chunked};
+pub use byteranges::byteranges_answer;
 pub use condition::{
     etags, read_condition, read_condition_of, write_condition, write_condition_at,
     write_condition_of,
 };
 pub use cors::CorsRequest;
 pub use date::{http_date, iso_date, moment, parse_http_date, parse_iso_date};
+pub use digest::{DigestFields, declared_digests, digest_fields, wanted_digest};
 pub use document_budget::{BudgetHolder, DocumentBudget, DocumentReservation};
 pub use error::{RequestError, Result};
 pub use form::UrlEncodedForm;
 pub use front::{Arrival, HttpFront, RequestSummary, count_connection};
-pub use header::{bearer_token, has_one_host, header, host_of, quoted, value_of};
+pub use header::{base_url, bearer_token, has_one_host, header, host_of, quoted, value_of};
+pub use login_limiter::LoginLimiter;
 pub use multipart::{FormDecoder, FormStep, boundary_of, fuzz_multipart};
-pub use range::{content_range, fuzz_range, parse_range, unsatisfied_range};
+pub use range::{
+    content_range, fuzz_range, merge_ranges, parse_range, parse_ranges, unsatisfied_range,
+};
 pub use request_id::RequestIds;

@@ -24,3 +24,24 @@ pub const FORM_BOUNDARY_BYTES_MAX: usize = 70;
 
 /// Longest request for a macaroon.
 pub const MACAROON_REQUEST_BYTES_MAX: usize = 4096;
+
+/// Longest Basic credentials, encoded.
+pub const BASIC_BYTES_MAX: usize = 2048;
+
+/// Failed logins of one user name at one address, in [`FAILED_LOGIN_PERIOD`].
+pub const FAILED_LOGINS_PER_USER_MAX: u32 = 10;
+
+/// Failed logins of one address, in [`FAILED_LOGIN_PERIOD`].
+pub const FAILED_LOGINS_PER_ADDRESS_MAX: u32 = 100;
+
+/// For how long failed logins are counted.
+pub const FAILED_LOGIN_PERIOD: Duration = Duration::from_secs(60);
+
+/// Most counters of failed logins.
+pub const FAILED_LOGIN_COUNTERS_MAX: usize = 10_000;
+
+/// Bytes of one piece of an answer with several ranges.
+pub const RANGE_PIECE_BYTES: u64 = 256 * 1024;
+
+/// Pieces of such an answer that are read at once.
+pub const RANGE_PIECES_AHEAD: usize = 8;

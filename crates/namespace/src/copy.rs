@@ -76,7 +76,8 @@ pub(super) struct CopySource {
 
 impl Tree {
     /// Copies a file's content and attributes to another name, of the same bucket or another, by
-    /// sharing its blobs. Onto itself it replaces headers and metadata.
+    /// sharing its blobs. Onto itself it replaces headers and metadata. By the rules of a hierarchy a
+    /// copy of the current version also has the file's extended attributes.
     ///
     /// # Errors
     /// `NotFound`, `NoSuchVersion` or `DeleteMarker` when there is no source; otherwise as
@@ -133,7 +134,12 @@ impl Tree {
                 owner: actor.user,
                 group: options.group,
                 mode: options.mode,
-                xattrs: BTreeMap::new(),
+                xattrs: match (source.target.file(), options.hierarchy) {
+                    (Some(file), Hierarchy::Strict) if options.source_name.is_none() => {
+                        file.attributes.xattrs.clone()
+                    }
+                    _ => BTreeMap::new(),
+                },
                 verb: ChangeKind::Copy,
                 source: Some(source.target.path),
             };

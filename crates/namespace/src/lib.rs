@@ -68,6 +68,7 @@ mod effort;
 mod handle;
 mod list;
 mod list_versions;
+mod locks;
 mod multipart;
 mod node;
 mod publish;
@@ -112,6 +113,7 @@ pub use effort::{LIST_NAMES_MAX, ListBudget, ListGate};
 pub use handle::Bucket;
 pub use list::{LIST_MAX, ListQuery, Listed, Listing};
 pub use list_versions::{ListedVersion, VersionListing, VersionQuery};
+pub use locks::{LockGrant, NameLock};
 pub use multipart::{
     CompleteFn, CompletePart, CompletedObject, ListedUpload, NewPart, NewUpload, OpenUploadEntry,
     PART_NUMBER_MAX, PartNames, PartPage, UploadPage, UploadQuery, UploadUsage,
@@ -144,6 +146,8 @@ pub struct Tree {
     cache: Arc<DirCache>,
     contended: Arc<ContentionLocks>,
     quotas: Arc<Quotas>,
+    /// Held while a lock of WebDAV is granted or removed.
+    lock_grants: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Tree {
@@ -159,6 +163,7 @@ impl Tree {
             cache: Arc::new(DirCache::new(DIRS_CACHED, DIRS_CACHED_BYTES_DEFAULT)),
             contended: Arc::new(ContentionLocks::new()),
             quotas,
+            lock_grants: Arc::default(),
         };
         let default = TenantName::default();
         if tree.catalog().tenant(&default).await?.is_none() {

@@ -77,7 +77,7 @@ pub enum DemoError {
     #[error("{} is damaged: remove it to get new credentials", .0.display())]
     Damaged(PathBuf),
     /// There are not enough ports after the first.
-    #[error("--port-base {0} leaves no room for the other doors: take one below 65534")]
+    #[error("--port-base {0} leaves no room for the other doors: take one below 65533")]
     PortBase(u16),
     /// The user, key or bucket cannot be made.
     #[error("cannot set up the {what} of the demo: {source}")]
@@ -172,11 +172,12 @@ impl Demo {
     /// It has mistakes.
     pub fn load(&self, port_base: Option<u16>) -> Result<Config, ConfigError> {
         let mut config = Config::load(Some(&self.config_file), std::env::vars_os())?;
-        if let Some(Ok([s3, metrics, xrootd])) = port_base.map(ports) {
+        if let Some(Ok([s3, metrics, xrootd, webdav])) = port_base.map(ports) {
             for (addresses, port) in [
                 (&mut config.s3.listen, s3),
                 (&mut config.metrics.listen, metrics),
                 (&mut config.xrootd.listen, xrootd),
+                (&mut config.webdav.listen, webdav),
             ] {
                 addresses
                     .iter_mut()
@@ -265,16 +266,16 @@ fn create_folder(path: &Path) -> Result<(), DemoError> {
         .map_err(failed(path, "create"))
 }
 
-/// The ports of the S3 door, of the metrics endpoint and of the XRootD door.
-fn ports(base: u16) -> Result<[u16; 3], DemoError> {
+/// The ports of the S3 door, of the metrics endpoint, of the XRootD door and of the WebDAV door.
+fn ports(base: u16) -> Result<[u16; 4], DemoError> {
     match base {
-        0 => Ok([0; 3]),
-        base if base <= u16::MAX - 2 => Ok([base, base + 1, base + 2]),
+        0 => Ok([0; 4]),
+        base if base <= u16::MAX - 3 => Ok([base, base + 1, base + 2, base + 3]),
         base => Err(DemoError::PortBase(base)),
     }
 }
 
-fn config_text([s3, metrics, xrootd]: [u16; 3]) -> String {
+fn config_text([s3, metrics, xrootd, webdav]: [u16; 4]) -> String {
     let disks: Vec<String> = (1..=DISKS).map(|disk| format!("\"disk{disk}\"")).collect();
     format!(
         "# The configuration of this demo: `dewar serve --config` on this file serves the same.\n\
@@ -298,6 +299,9 @@ fn config_text([s3, metrics, xrootd]: [u16; 3]) -> String {
          local_user = \"{NAME}\"\n\
          # Third-party copies may come from this machine, and from the public network.\n\
          tpc_sources = [\"127.0.0.0/8\", \"::1\", \"*\"]\n\
+         \n\
+         [webdav]\n\
+         listen = \"127.0.0.1:{webdav}\"\n\
          \n\
          [metrics]\n\
          listen = \"127.0.0.1:{metrics}\"\n",
@@ -362,6 +366,7 @@ pub fn instructions(
     let endpoint = endpoints.first("s3");
     let metrics = endpoints.first("metrics");
     let root = endpoints.first("xrootd");
+    let webdav = endpoints.first("webdav");
     let (key, secret) = (&shown.access_key, shown.secret_key.reveal());
     let sample = folder.join(SAMPLE_FILE);
     // A text of Python is quoted as one of Rust.
@@ -371,7 +376,7 @@ pub fn instructions(
     );
     let (bucket, folder) = (&shown.bucket, shell_word(folder));
     format!(
-        "Dewar serves S3 at {endpoint} and XRootD at {root} (metrics at {metrics}/metrics).
+        "Dewar serves S3 at {endpoint}, XRootD at {root} and WebDAV at {webdav} (metrics at {metrics}/metrics).
 
   folder      {folder}
   sample      {sample}
@@ -402,6 +407,11 @@ rclone:
     export RCLONE_CONFIG_DEWAR_ACCESS_KEY_ID={key}
     export RCLONE_CONFIG_DEWAR_SECRET_ACCESS_KEY={secret}
     rclone copy {sample} dewar:{bucket}
+
+curl over WebDAV, with a checksum of what arrived:
+
+    curl -u {key}:{secret} -T {sample} {webdav}/{bucket}/curl/events.root
+    curl -u {key}:{secret} -I -H 'Want-Digest: adler32' {webdav}/{bucket}/curl/events.root
 
 uproot (pip install uproot s3fs), branch by branch:
 
@@ -449,6 +459,7 @@ mod tests {
         assert_eq!(demo.config.s3.listen[0].to_string(), "127.0.0.1:9000");
         assert_eq!(demo.config.metrics.listen[0].to_string(), "127.0.0.1:9001");
         assert_eq!(demo.config.xrootd.listen[0].to_string(), "127.0.0.1:9002");
+        assert_eq!(demo.config.webdav.listen[0].to_string(), "127.0.0.1:9003");
         assert_eq!(demo.config.admin_socket(), folder.join("./admin.sock"));
         let mode = |name| fs::metadata(folder.join(name)).expect("there").mode() & 0o777;
         assert_eq!((mode(CREDENTIALS_FILE), mode(CONFIG_FILE)), (0o600, 0o600));
@@ -478,24 +489,25 @@ mod tests {
                 demo.config.s3.listen[0].port(),
                 demo.config.metrics.listen[0].port(),
                 demo.config.xrootd.listen[0].port(),
+                demo.config.webdav.listen[0].port(),
             )
         };
         let prepare = |base| Demo::prepare(dir.path(), base, &RealRng);
         assert_eq!(
             ports(&prepare(Some(9500)).expect("sets up")),
-            (9500, 9501, 9502)
+            (9500, 9501, 9502, 9503)
         );
         assert_eq!(
             ports(&prepare(None).expect("finds")),
-            (9500, 9501, 9502),
+            (9500, 9501, 9502, 9503),
             "as it was set up"
         );
         assert_eq!(
             ports(&prepare(Some(9600)).expect("finds")),
-            (9600, 9601, 9602)
+            (9600, 9601, 9602, 9603)
         );
-        assert_eq!(ports(&prepare(Some(0)).expect("finds")), (0, 0, 0));
-        assert!(prepare(Some(65534)).is_err());
+        assert_eq!(ports(&prepare(Some(0)).expect("finds")), (0, 0, 0, 0));
+        assert!(prepare(Some(65533)).is_err());
     }
 
     #[test]

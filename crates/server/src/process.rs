@@ -26,18 +26,30 @@ pub fn prepare() {
     }
 }
 
-/// Doors whose clients may be many: S3 and XRootD.
-const BUSY_DOORS: u64 = 2;
+/// The number of connections that each door may have open, at most what it asks for. Clients get half
+/// of the descriptors that the kernel allows this process. A door that asks for less than its equal
+/// share leaves the rest to the others. The other half is for the disks. Without it they could not be
+/// read or written if clients used all.
+pub(crate) fn connections_within(asked: &[usize]) -> Vec<usize> {
+    match getrlimit(Resource::Nofile).current {
+        None => asked.to_vec(),
+        Some(descriptors) => {
+            let total = usize::try_from(descriptors / 2).unwrap_or(usize::MAX);
+            shares(asked, total)
+        }
+    }
+}
 
-/// The number of connections that a door may have open, at most `asked`. Clients get half of the
-/// descriptors that the kernel allows this process, each door its share. The other half is for the
-/// disks. Without it they could not be read or written if clients used all.
-pub(crate) fn connections_within(asked: usize) -> usize {
-    let Some(descriptors) = getrlimit(Resource::Nofile).current else {
-        return asked;
-    };
-    let share = usize::try_from(descriptors / 2 / BUSY_DOORS).unwrap_or(usize::MAX);
-    asked.min(share.max(1))
+fn shares(asked: &[usize], total: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..asked.len()).collect();
+    order.sort_by_key(|door| asked[*door]);
+    let (mut left, mut allowed) = (total, vec![0; asked.len()]);
+    for (done, door) in order.into_iter().enumerate() {
+        let share = left / (asked.len() - done);
+        allowed[door] = asked[door].min(share.max(1));
+        left = left.saturating_sub(allowed[door]);
+    }
+    allowed
 }
 
 /// Excludes memory from core files, also from those of other tools, because it contains secrets.
@@ -183,4 +195,18 @@ async fn serve<E: ServedStore>(
     };
     tracing::info!(forced = end == End::Forced, "stopped");
     Ok(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doors_that_need_little_leave_the_rest_to_the_others() {
+        assert_eq!(shares(&[4096, 1536, 4096], 10_000), [4096, 1536, 4096]);
+        assert_eq!(shares(&[4096, 1536, 4096], 8000), [3232, 1536, 3232]);
+        assert_eq!(shares(&[4096, 1536, 4096], 300), [100, 100, 100]);
+        assert_eq!(shares(&[4096, 0, 4096], 300), [150, 0, 150]);
+        assert_eq!(shares(&[5, 5], 1), [1, 1]);
+    }
 }

@@ -4,7 +4,7 @@
 use dewar_auth::{Action, Caller, Details};
 use dewar_catalog::record::{ContentCopy, EncryptionRecord, FileRecord, KeyHolder};
 use dewar_checksum::{Algorithm, AlgorithmSet};
-use dewar_namespace::{Bucket, CopyOptions, NameRef};
+use dewar_namespace::{Bucket, CopyOptions, Hierarchy, NameRef};
 use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, Result};
 
 use crate::access::ObjectOwner;
@@ -197,6 +197,9 @@ impl Store {
             ..WriteRequest::new(request.target)
         };
         let mut writer = self.write_authorized(caller, to, write).await?;
+        if request.hierarchy == Hierarchy::Strict && request.source_version.is_none() {
+            writer.xattrs.clone_from(&file.attributes.xattrs);
+        }
         while let Some(bytes) = download.next().await {
             writer.write(bytes?).await?;
         }

@@ -77,3 +77,12 @@ pub(crate) const TREE_PAGE: usize = 100;
 
 /// Failures of such a walk that are reported one by one.
 pub const TREE_FAILURES_MAX: usize = 100;
+
+/// Longest time of a lock, after which it ends unless it is extended.
+pub const LOCK_TIME_MAX: Duration = Duration::from_secs(3600);
+
+/// Most locks of one holder.
+pub const LOCKS_PER_HOLDER_MAX: usize = 1000;
+
+/// Longest text about the owner of a lock, in bytes.
+pub const LOCK_OWNER_BYTES_MAX: usize = 4096;

@@ -162,3 +162,44 @@ impl Store {
         Ok(pools)
     }
 }
+
+/// Bytes of content that fit on the disks when each file takes its share of parity: on the disks of
+/// the pool that new files are put into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsableSpace {
+    /// Used and free bytes together.
+    pub total: u64,
+    /// Bytes that may still be written; 0 while no file can be.
+    pub free: u64,
+}
+
+impl UsableSpace {
+    /// Bytes in use.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.total.saturating_sub(self.free)
+    }
+}
+
+impl Store {
+    /// The space of the pool of files without a storage class, as it was seen some seconds ago.
+    #[must_use]
+    pub fn usable_space(&self) -> UsableSpace {
+        let pool = self.usual_pool();
+        let (mut total, mut free) = (0u64, 0u64);
+        for space in self.space_in(pool).values() {
+            total = total.saturating_add(space.total);
+            free = free.saturating_add(space.available.min(space.total));
+        }
+        let Ok(layout) = self.layout_for_new_blob(pool) else {
+            let total = total.max(1);
+            return UsableSpace { total, free: 0 };
+        };
+        let (k, shards) = (u64::from(layout.k), layout.shards() as u64);
+        let data = |bytes: u64| bytes / shards.max(1) * k;
+        UsableSpace {
+            total: data(total),
+            free: data(free),
+        }
+    }
+}

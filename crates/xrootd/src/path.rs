@@ -5,22 +5,13 @@
 //! `root://host/x`. Keys that S3 made with empty segments, `.` or `..` can therefore not be named
 //! here. The same holds for keys with control characters, which would end the lines of listings.
 
-use dewar_store::api::{BucketRef, ObjectRef};
-use dewar_types::{BucketName, ObjectKey, TenantName};
+use dewar_store::api::ObjectRef;
+pub(crate) use dewar_store::file::PathTarget;
+use dewar_store::file::canonical_path as canonical;
+use dewar_types::ErrorKind;
 use dewar_xrootd_proto::{Cgi, ErrorCode, split_cgi};
 
 use crate::error::{ErrorReply, VerbResult};
-
-/// What a path means.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PathTarget {
-    /// Above all buckets.
-    Root,
-    /// A bucket.
-    Bucket(BucketRef),
-    /// Something in a bucket.
-    Object(ObjectRef),
-}
 
 /// A path as it was sent, and what it means.
 #[derive(Clone, Debug)]
@@ -122,47 +113,15 @@ impl WirePath {
     }
 }
 
-/// `None` for what leads above the root.
-fn canonical(path: &str) -> Option<String> {
-    let mut names: Vec<&str> = Vec::new();
-    for name in path.split('/') {
-        match name {
-            "" | "." => {}
-            ".." => {
-                names.pop()?;
-            }
-            name => names.push(name),
-        }
-    }
-    Some(format!("/{}", names.join("/")))
-}
-
+/// The target of a canonical path.
 fn place(path: &str) -> VerbResult<PathTarget> {
-    let bad = |error: &dyn std::fmt::Display| {
-        ErrorReply::new(ErrorCode::ArgInvalid, format!("{path}: {error}"))
-    };
-    let mut rest = path.trim_start_matches('/');
-    let mut tenant = None;
-    if let Some(named) = rest.strip_prefix('@') {
-        let (name, behind) = named.split_once('/').unwrap_or((named, ""));
-        tenant = Some(TenantName::new(name).map_err(|error| bad(&error))?);
-        rest = behind;
-    }
-    if rest.is_empty() {
-        return Ok(PathTarget::Root);
-    }
-    let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
-    // A name that no bucket can have is the name of nothing that is there.
-    let name = BucketName::new(bucket).map_err(|error| {
-        let message = format!("{path}: no such file or directory ({error})");
-        ErrorReply::new(ErrorCode::NotFound, message)
-    })?;
-    let bucket = BucketRef { tenant, name };
-    if key.is_empty() {
-        return Ok(PathTarget::Bucket(bucket));
-    }
-    let key = ObjectKey::new(key).map_err(|error| bad(&error))?;
-    Ok(PathTarget::Object(ObjectRef { bucket, key }))
+    PathTarget::parse(path).map_err(|error| {
+        let code = match error.kind() {
+            ErrorKind::NotFound => ErrorCode::NotFound,
+            _ => ErrorCode::ArgInvalid,
+        };
+        ErrorReply::new(code, error.message())
+    })
 }
 
 #[cfg(test)]

@@ -70,6 +70,11 @@ const EXCEPTIONS: &[Exception] = &[
         "a writer reads its base version back, and the verbs of files begin writes",
     ),
     exception(
+        "webdav",
+        "access front if_header ops",
+        "the front runs the methods, which use its store and its settings",
+    ),
+    exception(
         "xrootd",
         "connection door measure ops session tpc",
         "a connection runs the operations, which answer on the connection",

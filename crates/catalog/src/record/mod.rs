@@ -17,6 +17,7 @@ mod dir;
 mod document;
 mod encryption;
 mod file;
+mod lock;
 #[cfg(test)]
 mod tests;
 mod upload;
@@ -37,6 +38,7 @@ pub use dir::{
 pub use document::{DocumentKind, DocumentRecord};
 pub use encryption::{EncryptionRecord, KeyHolder};
 pub use file::{Entry, FileRecord, SymlinkRecord};
+pub use lock::LockRecord;
 pub use upload::{PartRecord, UploadChecksum, UploadRecord};
 pub use version::{
     ContentCopy, CopyState, DisplayedChecksum, ETag, Extent, LongRecord, PartRun, PartSizes,
@@ -126,6 +128,7 @@ records! {
     ChangeRecord: b'c' 1 "change";
     DocumentRecord: b'D' 1 "bucket document";
     QuotaRecord: b'q' 1 "quota";
+    LockRecord: b'w' 1 "WebDAV lock";
 }
 
 /// A number that is stored in 8 bytes, big-endian; `key` is named in errors.

@@ -54,6 +54,20 @@ golden! {
     sample_documented: "bucket-documented.bin" documented();
     sample_quota: "quota.bin" quota();
     sample_charged_upload: "upload-charged.bin" charged_upload();
+    sample_lock: "lock.bin" lock();
+}
+
+fn lock() -> LockRecord {
+    LockRecord {
+        bucket: EntryId::new(3, 78),
+        path: "run/raw ⊗".into(),
+        shared: true,
+        deep: true,
+        holder: "0000000000000005".into(),
+        principal: "ann".into(),
+        owner: "<href>mailto:ann@example.org</href>".into(),
+        expires: Timestamp(1_800_000_000_123_456_789),
+    }
 }
 
 /// With the spaces that count it; `upload.bin` is as 708fabe wrote it.

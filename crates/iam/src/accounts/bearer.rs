@@ -40,10 +40,7 @@ pub struct MappedIdentity {
 
 /// Whether secrets may come over this wire: TLS, or this machine itself.
 pub(super) fn check_wire(origin: Origin) -> Result<()> {
-    let local = origin
-        .address
-        .is_none_or(|address| address.to_canonical().is_loopback());
-    if origin.secure || local {
+    if origin.is_confidential() {
         return Ok(());
     }
     Err(refused(

@@ -6,6 +6,7 @@ mod documents;
 mod engines;
 mod history;
 mod listing;
+mod locks;
 mod model;
 mod model_ops;
 mod outage;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use dewar_auth::Origin;
 use dewar_http_front::limits::MACAROON_REQUEST_BYTES_MAX;
 use dewar_http_front::macaroon::MacaroonEndpoint;
-use dewar_http_front::{Answer, BudgetHolder, RequestError, RequestSummary, WireBody, host_of};
+use dewar_http_front::{
+    Answer, BudgetHolder, RequestError, RequestSummary, WireBody, base_url, host_of,
+};
 use dewar_sigv4::Query;
 use http::request::Parts;
 
@@ -29,12 +31,8 @@ pub(super) async fn call(
 ) -> Result<Answer> {
     told.verb = Some("Macaroon");
     let host = host_of(&head).unwrap_or_default();
-    let scheme = if origin.secure { "https" } else { "http" };
-    let authority = head.headers.get(http::header::HOST);
-    let authority = authority
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or(&host);
-    if let Some(answer) = call.answer_at_once(&head, &format!("{scheme}://{authority}")) {
+    let here = base_url(&head, origin.secure).unwrap_or_default();
+    if let Some(answer) = call.answer_at_once(&head, &here) {
         return Ok(answer);
     }
     let (caller, payload, chunks) = door.who(&head, query, None, origin).await?;

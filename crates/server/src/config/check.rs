@@ -252,33 +252,9 @@ fn doors(config: &Config, findings: &mut KnownBadShards) {
     if s3.listen.is_empty() {
         findings.warning("s3.listen", "empty: no object can be reached over S3");
     }
-    let tls = match (&s3.tls_certificate_file, &s3.tls_key_file) {
-        (Some(certificate), Some(key)) => {
-            if let Err(error) = tls::check(certificate, key) {
-                let about = match error.path() == key {
-                    true => "s3.tls_key_file",
-                    false => "s3.tls_certificate_file",
-                };
-                findings.error(about, error.to_string());
-            }
-            true
-        }
-        (None, None) => false,
-        (Some(_), None) => {
-            findings.error(
-                "s3.tls_key_file",
-                "missing, while s3.tls_certificate_file is set",
-            );
-            true
-        }
-        (None, Some(_)) => {
-            findings.error(
-                "s3.tls_certificate_file",
-                "missing, while s3.tls_key_file is set",
-            );
-            true
-        }
-    };
+    let files = (&s3.tls_certificate_file, &s3.tls_key_file);
+    let keys = ["s3.tls_certificate_file", "s3.tls_key_file"];
+    let tls = tls_files(files, keys, findings);
     for address in s3
         .listen
         .iter()
@@ -302,6 +278,7 @@ fn doors(config: &Config, findings: &mut KnownBadShards) {
             );
         }
     }
+    webdav(config, findings);
     xrootd(config, findings);
     for address in &config.metrics.listen {
         if address.port() != 0 && s3.listen.contains(address) {
@@ -310,14 +287,45 @@ fn doors(config: &Config, findings: &mut KnownBadShards) {
     }
 }
 
-fn xrootd(config: &Config, findings: &mut KnownBadShards) {
-    let xrootd = &config.xrootd;
-    let tls = match (&xrootd.tls_certificate_file, &xrootd.tls_key_file) {
+fn webdav(config: &Config, findings: &mut KnownBadShards) {
+    let webdav = &config.webdav;
+    let files = (&webdav.tls_certificate_file, &webdav.tls_key_file);
+    let keys = ["webdav.tls_certificate_file", "webdav.tls_key_file"];
+    let tls = tls_files(files, keys, findings);
+    for address in &webdav.listen {
+        if !tls && !address.ip().is_loopback() {
+            let message = format!(
+                "{address} can be reached from other machines without TLS: data can be read on \
+                 the way, and passwords and tokens are refused"
+            );
+            findings.warning("webdav.listen", message);
+        }
+        let others = [
+            ("s3.listen", &config.s3.listen),
+            ("metrics.listen", &config.metrics.listen),
+            ("xrootd.listen", &config.xrootd.listen),
+        ];
+        for (other, addresses) in others {
+            if address.port() != 0 && addresses.contains(address) {
+                findings.error("webdav.listen", format!("{address} is also in {other}"));
+            }
+        }
+    }
+}
+
+/// Checks the certificate and the key of a door, and says whether it has TLS. `keys` are the names of
+/// both in the configuration.
+fn tls_files(
+    (certificate, key): (&Option<PathBuf>, &Option<PathBuf>),
+    [certificate_key, key_key]: [&'static str; 2],
+    findings: &mut KnownBadShards,
+) -> bool {
+    match (certificate, key) {
         (Some(certificate), Some(key)) => {
             if let Err(error) = tls::check(certificate, key) {
                 let about = match error.path() == key {
-                    true => "xrootd.tls_key_file",
-                    false => "xrootd.tls_certificate_file",
+                    true => key_key,
+                    false => certificate_key,
                 };
                 findings.error(about, error.to_string());
             }
@@ -325,16 +333,23 @@ fn xrootd(config: &Config, findings: &mut KnownBadShards) {
         }
         (None, None) => false,
         (Some(_), None) => {
-            let message = "missing, while xrootd.tls_certificate_file is set";
-            findings.error("xrootd.tls_key_file", message);
+            let message = format!("missing, while {certificate_key} is set");
+            findings.error(key_key, message);
             true
         }
         (None, Some(_)) => {
-            let message = "missing, while xrootd.tls_key_file is set";
-            findings.error("xrootd.tls_certificate_file", message);
+            let message = format!("missing, while {key_key} is set");
+            findings.error(certificate_key, message);
             true
         }
-    };
+    }
+}
+
+fn xrootd(config: &Config, findings: &mut KnownBadShards) {
+    let xrootd = &config.xrootd;
+    let files = (&xrootd.tls_certificate_file, &xrootd.tls_key_file);
+    let keys = ["xrootd.tls_certificate_file", "xrootd.tls_key_file"];
+    let tls = tls_files(files, keys, findings);
     for address in &xrootd.listen {
         if !tls && !address.ip().is_loopback() {
             let message = format!(

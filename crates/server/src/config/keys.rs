@@ -73,6 +73,15 @@ fn is_elsewhere(text: &str) -> bool {
     dewar_xrootd::RedirectTarget::parse(text).is_some()
 }
 
+fn is_public_url(text: &str) -> bool {
+    let uri: Result<http::Uri, _> = text.parse();
+    uri.is_ok_and(|uri| {
+        let scheme = matches!(uri.scheme_str(), Some("http" | "https"));
+        let bare = uri.path_and_query().is_none_or(|path| path == "/");
+        scheme && uri.host().is_some() && bare && !text.contains('@')
+    })
+}
+
 fn is_when(text: &str) -> bool {
     dewar_xrootd::RedirectMode::parse(text).is_some()
 }
@@ -116,15 +125,21 @@ sections! {
         /// Time that running requests get to finish after the server was asked to stop. After it
         /// they are cut off. A write that is cut off has no effect.
         graceful_stop_timeout: Duration = "30s" { range: Range::Between("0s", "1h"), reload: Reload::Live };
+        /// Addresses under which clients know this server, as `https://storage.example.org:8443`. A
+        /// COPY or MOVE to one of them stays within this server. The address that a client asked
+        /// always counts.
+        public_urls: Vec<String> = "" {
+            range: Range::Rule("http:// or https://, a host, and a port or none", is_public_url),
+        };
         /// Limit on the connections of one address whose clients have not authenticated yet:
-        /// `connections_max` of S3 or XRootD divided by this number, but at least 16. An IPv6
+        /// `connections_max` of its listener divided by this number, but at least 16. An IPv6
         /// network of 64 bits counts as one address. Further connections are asked to slow down. 1:
         /// no such limit.
         unauthenticated_share: u32 = "16" {
             range: Range::Between("1", "1000000"), reload: Reload::Live,
         };
         /// Addresses and networks that many clients share, such as proxies and NAT gateways. Each
-        /// address may hold half of `connections_max` of S3 and of XRootD before its clients have
+        /// address may hold half of `connections_max` of each listener before its clients have
         /// authenticated. Addresses of this machine itself (127.0.0.1, ::1) always may.
         shared_addresses: Vec<String> = "" {
             range: Range::Rule("an address or a network, like 10.0.0.0/8", is_network),
@@ -387,8 +402,8 @@ sections! {
         /// Private key of the certificate in PEM (PKCS #8, PKCS #1 or SEC 1).
         tls_key_file: Option<PathBuf> = "";
         /// Most open connections. Further ones are answered 503 and closed. An account gets at most
-        /// as many as are free for others. The limit is at most a quarter of the files that the
-        /// kernel lets the process open.
+        /// as many as are free for others. All listeners together get at most half of the files that
+        /// the kernel lets the process open.
         connections_max: u32 = "4096" {
             range: Range::Between("1", "1000000"), unit: "connections", reload: Reload::Live,
         };
@@ -409,6 +424,46 @@ sections! {
         /// Most bytes of the names and values of a request's headers together. A request with more
         /// is answered 431.
         header_bytes_max: ByteSize = "32KiB" {
+            range: Range::Between("4KiB", "256KiB"), reload: Reload::Live,
+        };
+    }
+
+    /// The WebDAV server: `http://` and `https://`.
+    [webdav] Webdav {
+        /// Addresses to listen on. Empty: WebDAV is off. For addresses other than those of this
+        /// machine, configure a certificate: passwords and tokens are accepted over TLS only.
+        listen: Vec<SocketAddr> = "";
+        /// Certificate chain in PEM, the server's own certificate first; reloaded like that of S3.
+        /// Empty: no TLS.
+        tls_certificate_file: Option<PathBuf> = "";
+        /// Private key of the certificate in PEM (PKCS #8, PKCS #1 or SEC 1).
+        tls_key_file: Option<PathBuf> = "";
+        /// Whether DELETE removes a directory with its content. If not, a directory that is not
+        /// empty is refused with 409, also as the destination of a COPY or MOVE.
+        recursive_delete: bool = "true";
+        /// Whether PROPFIND with `Depth: infinity` is answered. If not, it is refused with 403.
+        propfind_infinity: bool = "false";
+        /// Most open connections. Further ones are answered 503 and closed. All listeners together
+        /// get at most half of the files that the kernel lets the process open.
+        connections_max: u32 = "1536" {
+            range: Range::Between("1", "1000000"), unit: "connections", reload: Reload::Live,
+        };
+        /// Time from the first byte of a request, or of a TLS handshake, to the end of its headers.
+        header_timeout: Duration = "15s" {
+            range: Range::Between("1s", "10m"), reload: Reload::Live,
+        };
+        /// Time after which a connection without a request is closed.
+        idle_timeout: Duration = "5m" {
+            range: Range::Between("1s", "1d"), reload: Reload::Live,
+        };
+        /// Time after which a connection is closed if the client sends nothing of an expected body,
+        /// or reads nothing of an answer.
+        body_timeout: Duration = "1m" {
+            range: Range::Between("1s", "1h"), reload: Reload::Live,
+        };
+        /// Most bytes of the names and values of a request's headers together. A request with more
+        /// is answered 431. The ranges of a GET are among them.
+        header_bytes_max: ByteSize = "64KiB" {
             range: Range::Between("4KiB", "256KiB"), reload: Reload::Live,
         };
     }
@@ -479,8 +534,8 @@ sections! {
             range: Range::Rule("stopping, balanced or always", is_when),
         };
         /// Most open connections. Further ones are closed. An account gets at most as many as are
-        /// free for others. The limit is at most a quarter of the files that the kernel lets the
-        /// process open.
+        /// free for others. All listeners together get at most half of the files that the kernel lets
+        /// the process open.
         connections_max: u32 = "4096" {
             range: Range::Between("1", "1000000"), unit: "connections",
         };

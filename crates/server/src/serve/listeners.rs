@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::listener::{FrontContext, Fronts, Limits, ListenerSpec};
 
-/// Largest read from a socket while an S3 body streams (PERFORMANCE figures: half the CPU of
+/// Largest read from a socket while the body of an upload streams (PERFORMANCE figures: half the CPU of
 /// 64 KiB reads).
-const S3_READ_BYTES: usize = 1 << 20;
+const CONTENT_READ_BYTES: usize = 1 << 20;
 
 /// Requests of a metrics scraper are small.
 const SMALL_READ_BYTES: usize = 16 * 1024;
@@ -41,7 +41,34 @@ pub fn s3_listener<E>(config: &Config, fronts: fn(&E, FrontContext) -> Fronts) -
             body_timeout: s3.body_timeout,
             header_bytes_max: usize::try_from(s3.header_bytes_max.0).unwrap_or(usize::MAX),
         },
-        read_bytes_max: S3_READ_BYTES,
+        read_bytes_max: CONTENT_READ_BYTES,
+        fronts,
+    }
+}
+
+/// The listener of section `webdav`.
+#[must_use]
+pub fn webdav_listener<E>(
+    config: &Config,
+    fronts: fn(&E, FrontContext) -> Fronts,
+) -> ListenerSpec<E> {
+    let webdav = &config.webdav;
+    let certificate = webdav.tls_certificate_file.clone();
+    ListenerSpec {
+        name: "webdav",
+        schemes: ["http", "https"],
+        listen: webdav.listen.clone(),
+        tls: certificate.zip(webdav.tls_key_file.clone()),
+        limits: Limits {
+            connections_max: number(webdav.connections_max),
+            unauthenticated_share: number(config.server.unauthenticated_share),
+            shared_addresses: config.shared_addresses(),
+            header_timeout: webdav.header_timeout,
+            idle_timeout: webdav.idle_timeout,
+            body_timeout: webdav.body_timeout,
+            header_bytes_max: usize::try_from(webdav.header_bytes_max.0).unwrap_or(usize::MAX),
+        },
+        read_bytes_max: CONTENT_READ_BYTES,
         fronts,
     }
 }

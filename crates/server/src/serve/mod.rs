@@ -34,7 +34,7 @@ use crate::config::{Config, ConfigError, Reload};
 use crate::demo::DemoError;
 use crate::engine::{OpenEngine, Purpose, ServedStore};
 use crate::listener::{
-    BoxError, DoorMetrics, FrontContext, Fronts, Limits, ListenError, Listener, ListenerContext,
+    BoxError, DoorMetrics, FrontContext, Fronts, ListenError, Listener, ListenerContext,
     ListenerSpec, Slots, Stop,
 };
 use crate::lock::{LockError, StateLock};
@@ -46,7 +46,7 @@ use crate::store_engine::known_folders::with_added;
 use crate::tls::{Tls, TlsError};
 
 use listeners::metrics_listener;
-pub use listeners::{s3_listener, xrootd_listener};
+pub use listeners::{s3_listener, webdav_listener, xrootd_listener};
 
 /// Most bytes of the read buffers of all connections of a listener together.
 const READ_BYTES_TOTAL: usize = 128 << 20;
@@ -161,8 +161,9 @@ pub async fn start_for<O: OpenEngine>(
         return Err(StartError::KnownBadShards(errors));
     }
     let lock = StateLock::take(&config.server.state_dir)?;
+    warn_of_few_descriptors::<O::Engine>(&config);
     let mut doors = Vec::new();
-    for spec in O::Engine::listeners(&config) {
+    for spec in possible_listeners::<O::Engine>(&config) {
         doors.push(BoundListener::bind(spec).await?);
     }
     let metrics_door = metrics_listener(&config, |endpoint: &MetricsEndpoint, _| {
@@ -281,10 +282,9 @@ impl<E> BoundListener<E> {
 
     /// The state that the sockets share.
     fn context(&self, shared: &SharedContext) -> Arc<ListenerContext> {
-        warn_of_few_descriptors(&self.spec);
         Arc::new(ListenerContext {
             name: self.spec.name,
-            limits: ArcSwap::from_pointee(possible_limits(self.spec.limits.clone())),
+            limits: ArcSwap::from_pointee(self.spec.limits.clone()),
             tls: self.tls.clone(),
             ids: Arc::clone(&shared.ids),
             metrics: shared.metrics.of(self.spec.name),
@@ -340,26 +340,36 @@ fn watch_certificates(listeners: &[Arc<ListenerContext>], stop: &Stop) {
     }
 }
 
-/// The configured limits, with at most the connections that the kernel allows.
-fn possible_limits(limits: Limits) -> Limits {
-    Limits {
-        connections_max: connections_within(limits.connections_max),
-        ..limits
+/// The listeners of a configuration, with at most the connections that the kernel allows. A listener
+/// without an address needs none.
+fn possible_listeners<E: ServedStore>(config: &Config) -> Vec<ListenerSpec<E>> {
+    let mut specs = E::listeners(config);
+    let asked = specs.iter().map(|spec| match spec.listen.is_empty() {
+        true => 0,
+        false => spec.limits.connections_max,
+    });
+    let allowed = connections_within(&asked.collect::<Vec<_>>());
+    for (spec, allowed) in specs.iter_mut().zip(allowed) {
+        let connections_max = &mut spec.limits.connections_max;
+        *connections_max = allowed.max(1).min(*connections_max);
     }
+    specs
 }
 
 /// Logs a warning when the kernel allows fewer connections than the configuration.
-fn warn_of_few_descriptors<E>(spec: &ListenerSpec<E>) {
-    let asked = spec.limits.connections_max;
-    let allowed = connections_within(asked);
-    if allowed < asked {
-        let key = format!("{}.connections_max", spec.name);
-        tracing::warn!(
-            key,
-            asked,
-            allowed,
-            "fewer connections than configured: the limit of open files is low (ulimit -Hn, LimitNOFILE of systemd)"
-        );
+fn warn_of_few_descriptors<E: ServedStore>(config: &Config) {
+    let configured = E::listeners(config).into_iter();
+    for (spec, possible) in configured.zip(possible_listeners::<E>(config)) {
+        let (asked, allowed) = (spec.limits.connections_max, possible.limits.connections_max);
+        if allowed < asked && !spec.listen.is_empty() {
+            let key = format!("{}.connections_max", spec.name);
+            tracing::warn!(
+                key,
+                asked,
+                allowed,
+                "fewer connections than configured: the limit of open files is low (ulimit -Hn, LimitNOFILE of systemd)"
+            );
+        }
     }
 }
 
@@ -493,9 +503,14 @@ impl<E: ServedStore> Running<E> {
         config.s3.idle_timeout = newer.s3.idle_timeout;
         config.s3.body_timeout = newer.s3.body_timeout;
         config.s3.header_bytes_max = newer.s3.header_bytes_max;
-        for (spec, listener) in E::listeners(&config).into_iter().zip(&self.listeners) {
-            let limits = possible_limits(spec.limits);
-            listener.limits.store(Arc::new(limits));
+        config.webdav.connections_max = newer.webdav.connections_max;
+        config.webdav.header_timeout = newer.webdav.header_timeout;
+        config.webdav.idle_timeout = newer.webdav.idle_timeout;
+        config.webdav.body_timeout = newer.webdav.body_timeout;
+        config.webdav.header_bytes_max = newer.webdav.header_bytes_max;
+        let specs = possible_listeners::<E>(&config).into_iter();
+        for (spec, listener) in specs.zip(&self.listeners) {
+            listener.limits.store(Arc::new(spec.limits));
         }
     }
 

@@ -45,6 +45,7 @@ use dewar_store::api::BucketRef;
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::{DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
+use dewar_webdav::{WebDav, WebDavConfig};
 
 use disk_config::disk_config;
 
@@ -54,7 +55,7 @@ use crate::engine::{OpenEngine, Purpose, ServedStore};
 use crate::issuers::WebKeys;
 use crate::listener::{BoxError, Fronts, ListenerSpec};
 use crate::metrics::{Metrics, Readiness};
-use crate::serve::{s3_listener, xrootd_listener};
+use crate::serve::{s3_listener, webdav_listener, xrootd_listener};
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
@@ -73,6 +74,7 @@ pub struct StoreEngine {
     engine: Engine,
     changes: DiskChanges,
     s3: Arc<dewar_s3::Door>,
+    webdav: Arc<WebDav>,
     web_keys: Arc<WebKeys>,
     audit: Arc<AuditLog>,
     /// Third-party copies that are under way.
@@ -248,11 +250,8 @@ impl OpenEngine for OpenStore {
                 format!("version {version}, process {process}"),
             );
         }
-        let s3 = DoorConfig {
-            region: config.s3.region.clone(),
-            domains: config.s3.domains.clone(),
-        };
-        let s3 = Arc::new(dewar_s3::Door::new(engine.store().clone(), env.clone(), s3));
+        let s3 = s3_front(engine.store().clone(), env.clone(), config);
+        let webdav = webdav_front(engine.store().clone(), env.clone(), config);
         let folders = LiveFolders::new(ground.folders, &engine);
         let roster = Arc::new(PoolStateFile::open(&config.server.state_dir)?);
         let changes = DiskChanges::new(disk_config(config), &engine, folders, Arc::clone(&roster));
@@ -286,6 +285,7 @@ impl OpenEngine for OpenStore {
             engine,
             changes,
             s3,
+            webdav,
             web_keys,
             audit,
             copies: Arc::default(),
@@ -416,6 +416,25 @@ fn audit_config(config: &Config) -> AuditConfig {
     }
 }
 
+/// The S3 front as configured.
+fn s3_front(store: Store, env: Env, config: &Config) -> Arc<dewar_s3::Door> {
+    let s3 = DoorConfig {
+        region: config.s3.region.clone(),
+        domains: config.s3.domains.clone(),
+    };
+    Arc::new(dewar_s3::Door::new(store, env, s3))
+}
+
+/// The WebDAV front as configured.
+fn webdav_front(store: Store, env: Env, config: &Config) -> Arc<WebDav> {
+    let webdav = WebDavConfig {
+        recursive_delete: config.webdav.recursive_delete,
+        propfind_infinity: config.webdav.propfind_infinity,
+        public_urls: config.server.public_urls.clone(),
+    };
+    Arc::new(WebDav::new(store, env, webdav))
+}
+
 /// Adds advice to the error of a pool that does not open, and names disks by their folders.
 fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
     let mut at = std::error::Error::source(&error);
@@ -469,6 +488,9 @@ impl ServedStore for StoreEngine {
         vec![
             s3_listener(config, |engine, _| {
                 Fronts::Http(vec![("/", Arc::clone(&engine.s3) as _)])
+            }),
+            webdav_listener(config, |engine, _| {
+                Fronts::Http(vec![("/", Arc::clone(&engine.webdav) as _)])
             }),
             xrootd_listener(config, |engine, context| {
                 Fronts::Socket(xrootd::front(

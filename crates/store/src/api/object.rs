@@ -95,6 +95,9 @@ pub struct WriteRequest {
     pub attributes: VersionAttributes,
     /// Permission bits of the file. They are kept and shown. Policies decide about access.
     pub permissions: u32,
+    /// Whether the file keeps the extended attributes of a file that it replaces. Only by the rules
+    /// of a hierarchy.
+    pub keep_extended: bool,
     /// Digests to compute beside Adler-32 and CRC-32C, which are always computed. With
     /// [`Algorithm::Md5`] the ETag is the MD5, otherwise `<version id>-0`.
     pub want: AlgorithmSet,
@@ -120,6 +123,7 @@ impl WriteRequest {
             size: None,
             attributes: VersionAttributes::default(),
             permissions: 0o644,
+            keep_extended: false,
             want: AlgorithmSet::EMPTY,
             checksum: None,
             condition: WriteCondition::NONE,

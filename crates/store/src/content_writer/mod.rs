@@ -183,6 +183,8 @@ impl Store {
                 ..VersionAttributes::from(&file.current)
             };
             (permissions, xattrs) = (file.attributes.mode, file.attributes.xattrs.clone());
+        } else if let (true, Some(file)) = (request.keep_extended, there) {
+            xattrs.clone_from(&file.attributes.xattrs);
         }
         attributes.acl = owner.acl_bytes();
         Ok(ContentWriter {

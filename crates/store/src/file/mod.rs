@@ -6,15 +6,18 @@
 //!
 //! - [`crate::Store::stat`], [`crate::Store::read_dir`], [`crate::Store::make_dir`],
 //!   [`crate::Store::remove_file`], [`crate::Store::remove_dir`] ([`directory`]);
-//! - [`crate::Store::copy_tree`], [`crate::Store::remove_tree`] ([`tree`]);
+//! - [`crate::Store::copy_tree`], [`crate::Store::copy_dir`], [`crate::Store::remove_tree`] ([`tree`]);
 //! - [`crate::Store::rename_node`];
 //! - [`crate::Store::extended_attributes`], [`crate::Store::change_attributes`] ([`attributes`]);
+//! - [`crate::Store::lock`], [`crate::Store::locks`], [`crate::Store::unlock`]: locks of WebDAV ([`lock`]);
 //! - [`crate::Store::open_file`]: one version, opened once and read at any places, side by side;
 //! - [`crate::Store::write`]: a new version written at any places, which appears when it is committed.
 
 mod attributes;
 mod directory;
+mod lock;
 mod open;
+mod path;
 mod tree;
 
 use dewar_catalog::record::EntryAttributes;
@@ -24,6 +27,8 @@ use crate::api::{BucketRef, ObjectInfo, ObjectRef};
 
 pub use attributes::AttributeChange;
 pub use dewar_disks::blob::{ChecksummedBytes, VerifiedBytes};
+pub use lock::{Lock, LockOutcome, LockRequest, LockScope, LockToken};
+pub use path::{PathTarget, canonical_path};
 
 /// Attributes that files and directories have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +43,8 @@ pub struct NodeAttributes {
     pub modified: Timestamp,
     /// When anything about it changed.
     pub changed: Timestamp,
+    /// Whether it has extended attributes.
+    pub extended: bool,
 }
 
 impl From<&EntryAttributes> for NodeAttributes {
@@ -48,6 +55,7 @@ impl From<&EntryAttributes> for NodeAttributes {
             mode: attributes.mode,
             modified: attributes.mtime,
             changed: attributes.ctime,
+            extended: !attributes.xattrs.is_empty(),
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::listing_limits::GATE_RETRY_AFTER;
 use crate::{Inner, Store};
 use dewar_auth::fair_share::{ShareOwner, SharePermit};
 
-use super::{CopyTreeRequest, MakeDirRequest, TreeReport};
+use super::{AttributeChange, CopyTreeRequest, MakeDirRequest, TreeReport};
 
 /// A directory on the way down.
 struct OpenDirectory {
@@ -241,8 +241,8 @@ impl Store {
         Ok(())
     }
 
-    /// Copies a directory with all that is in it. The bytes of files are shared if they stay in their
-    /// pool. The caller needs the right to list the source, and the rights of [`Store::copy`] for
+    /// Copies a directory with all that is in it, extended attributes included. The bytes of files are
+    /// shared if they stay in their pool. The caller needs the right to list the source, and the rights of [`Store::copy`] for
     /// each file. The directory above the target must exist.
     ///
     /// # Errors
@@ -259,7 +259,7 @@ impl Store {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let top = walk.open.first().and_then(|top| top.made);
-        self.copy_directory(caller, target.clone(), top).await?;
+        self.copy_directory(caller, source, target, top).await?;
         let mut report = TreeReport {
             done: 1,
             ..TreeReport::default()
@@ -272,10 +272,18 @@ impl Store {
             };
             let to = format!("{inside}{}", key.strip_prefix(&from).unwrap_or(key));
             let copied = match made {
-                Some(mode) => match object(&target.bucket, trimmed(&to)) {
-                    Ok(to) => self.copy_directory(caller, to, Some(mode)).await,
-                    Err(error) => Err(error),
-                },
+                Some(mode) => {
+                    let ends = (
+                        object(&source.bucket, trimmed(key)),
+                        object(&target.bucket, trimmed(&to)),
+                    );
+                    match ends {
+                        (Ok(from), Ok(to)) => {
+                            self.copy_directory(caller, &from, &to, Some(mode)).await
+                        }
+                        (Err(error), _) | (_, Err(error)) => Err(error),
+                    }
+                }
                 None => self.copy_file(caller, &request, key, &to).await,
             };
             report.add(key, copied);
@@ -283,19 +291,44 @@ impl Store {
         Ok(report)
     }
 
+    /// Copies a directory without its content. One that exists at the target stays, and gets the
+    /// extended attributes. The directory above the target must exist.
+    ///
+    /// # Errors
+    /// Those of [`Store::extended_attributes`] for the source; those of [`Store::make_dir`] and
+    /// [`Store::change_attributes`] for the target.
+    pub async fn copy_dir(
+        &self,
+        caller: &Caller,
+        source: &ObjectRef,
+        target: &ObjectRef,
+    ) -> Result<()> {
+        self.copy_directory(caller, source, target, None).await
+    }
+
     async fn copy_directory(
         &self,
         caller: &Caller,
-        directory: ObjectRef,
+        source: &ObjectRef,
+        target: &ObjectRef,
         mode: Option<u32>,
     ) -> Result<()> {
+        let attributes = self.extended_attributes(caller, source).await?;
         let request = MakeDirRequest {
-            directory,
+            directory: target.clone(),
             mode: mode.unwrap_or(super::directory::DIRECTORY_MODE),
             parents: false,
             existing: true,
         };
-        self.make_dir(caller, request).await
+        self.make_dir(caller, request).await?;
+        if attributes.is_empty() {
+            return Ok(());
+        }
+        let change = AttributeChange {
+            set: attributes.into_iter().collect(),
+            ..AttributeChange::default()
+        };
+        self.change_attributes(caller, target, change).await
     }
 
     async fn copy_file(

@@ -11,7 +11,8 @@ use crate::api::{
     RenameRequest, Tags, UploadPartRequest, VersionAttributes, Versioning, WriteCondition,
     WriteMode, WriteRequest,
 };
-use crate::file::{CopyTreeRequest, MakeDirRequest, ReadDirRequest};
+use crate::file::{CopyTreeRequest, LockRequest, LockToken, MakeDirRequest, ReadDirRequest};
+use crate::limits::LOCK_TIME_MAX;
 
 /// The verbs of objects.
 #[allow(clippy::too_many_lines, reason = "a list of all verbs")]
@@ -242,6 +243,14 @@ async fn every_file_verb(rig: &Rig, who: &Caller) -> Vec<(&'static str, Result<(
         parents: false,
         existing: true,
     };
+    let lock = LockRequest {
+        resource: object("tree"),
+        shared: false,
+        deep: true,
+        owner: String::new(),
+        time: LOCK_TIME_MAX,
+    };
+    let token = LockToken(1);
     let copy_tree = CopyTreeRequest {
         source: object("tree"),
         target: object("copy"),
@@ -272,6 +281,20 @@ async fn every_file_verb(rig: &Rig, who: &Caller) -> Vec<(&'static str, Result<(
         ("remove_dir", store.remove_dir(who, &tree).await),
         ("remove_tree", store.remove_tree(who, &tree).await.map(drop)),
         ("copy_tree", store.copy_tree(who, copy_tree).await.map(drop)),
+        ("lock", store.lock(who, lock).await.map(drop)),
+        (
+            "extend_lock",
+            store
+                .extend_lock(who, &tree, token, LOCK_TIME_MAX)
+                .await
+                .map(drop),
+        ),
+        ("unlock", store.unlock(who, &tree, token).await),
+        ("remove_locks", store.remove_locks(who, &tree).await),
+        (
+            "copy_dir",
+            store.copy_dir(who, &tree, &object("copied")).await,
+        ),
         ("rename_node", store.rename_node(who, rename_node).await),
         (
             "write_file",

@@ -144,6 +144,7 @@ async fn buckets(
             mode: 0o755,
             modified: bucket.created,
             changed: bucket.created,
+            extended: false,
         }),
     };
     Ok(DirPage {

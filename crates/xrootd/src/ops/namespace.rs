@@ -27,6 +27,7 @@ pub(super) fn root() -> Node {
         mode: 0o755,
         modified: Timestamp(0),
         changed: Timestamp(0),
+        extended: false,
     })
 }
 
@@ -46,7 +47,7 @@ pub(super) async fn stat(context: &Context, sent: &str, options: u8) -> VerbResu
     let path = context.path(sent)?;
     if options & stat_bits::VFS != 0 {
         may_look(context, &path).await?;
-        let room = super::query::room(context);
+        let room = context.door.store.usable_space();
         let free = room.free >> 20;
         let used = match room.total {
             0 => 0,

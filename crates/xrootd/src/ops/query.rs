@@ -61,47 +61,10 @@ fn text(argument: &[u8]) -> VerbResult<&str> {
         .map_err(|_| ErrorReply::new(ErrorCode::ArgInvalid, "a query is not text"))
 }
 
-/// Room for bytes of files.
-#[derive(Clone, Copy, Default)]
-pub(super) struct SpaceInfo {
-    pub(super) total: u64,
-    pub(super) free: u64,
-}
-
-impl SpaceInfo {
-    pub(super) fn used(&self) -> u64 {
-        self.total - self.free
-    }
-}
-
-/// What fits on the disks when each file takes its share of parity: on those of the pool that new files are
-/// put into.
-pub(super) fn room(context: &Context) -> SpaceInfo {
-    let store = &context.door.store;
-    let pool = store.usual_pool();
-    let (mut total, mut free) = (0u64, 0u64);
-    for space in store.space_in(pool).values() {
-        total = total.saturating_add(space.total);
-        free = free.saturating_add(space.available.min(space.total));
-    }
-    let Ok(layout) = store.layout_for_new_blob(pool) else {
-        return SpaceInfo {
-            total: total.max(1),
-            free: 0,
-        };
-    };
-    let (k, shards) = (u64::from(layout.k), layout.shards() as u64);
-    let data = |bytes: u64| bytes / shards.max(1) * k;
-    SpaceInfo {
-        total: data(total),
-        free: data(free),
-    }
-}
-
 async fn space(context: &Context, argument: &str) -> VerbResult<()> {
     let path = context.path(argument)?;
     namespace::stat_path(context, &path, "query the space of").await?;
-    let room = room(context);
+    let room = context.door.store.usable_space();
     let (mut total, mut free, mut used) = (room.total, room.free, room.used());
     let mut quota = "-1".to_owned();
     if let Some((bytes, usage)) = limit(context, &path).await? {

@@ -1,0 +1,209 @@
+//! Digests in headers: `Digest` and `Want-Digest` (RFC 3230), `Repr-Digest` and `Want-Repr-Digest`
+//! (RFC 9530), Content-MD5, and ownCloud's `OC-Checksum`.
+
+use dewar_checksum::{Algorithm, Digest};
+use http::HeaderMap;
+
+use crate::{RequestError, Result, header, value_of};
+
+/// The syntax in which a client asks for a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DigestFields {
+    /// `Want-Digest`, answered by `Digest`.
+    Rfc3230,
+    /// `Want-Repr-Digest`, answered by `Repr-Digest`.
+    Rfc9530,
+}
+
+/// CRCs are hexadecimal in `Digest`, by the custom of grid storage. Hashes are base64.
+const fn is_hex(algorithm: Algorithm) -> bool {
+    matches!(
+        algorithm,
+        Algorithm::Adler32 | Algorithm::Crc32 | Algorithm::Crc32c
+    )
+}
+
+/// The digest that a client asks for: the first of those with the highest weight that Dewar knows. If
+/// it asks in both syntaxes, `Want-Digest` counts, as for the reference server of XRootD.
+///
+/// # Errors
+/// [`RequestError::Header`].
+pub fn wanted_digest(headers: &HeaderMap) -> Result<Option<(Algorithm, DigestFields)>> {
+    if let Some(text) = header(headers, "want-digest")? {
+        let named = text.split(',').filter_map(|part| {
+            let (name, weight) = part.split_once(';').unwrap_or((part, ""));
+            let algorithm = Algorithm::from_rfc3230_name(name.trim())?;
+            let weight = weight.trim().strip_prefix("q=");
+            let weight = weight.map_or(Some(1.0), |weight| weight.trim().parse().ok());
+            Some((algorithm, weight?))
+        });
+        return Ok(heaviest(named).map(|algorithm| (algorithm, DigestFields::Rfc3230)));
+    }
+    let Some(text) = header(headers, "want-repr-digest")? else {
+        return Ok(None);
+    };
+    let named = text.split(',').filter_map(|part| {
+        let (name, weight) = part.split_once('=').unwrap_or((part, "1"));
+        let algorithm = Algorithm::from_rfc9530_name(name.trim())?;
+        Some((algorithm, weight.trim().parse().ok()?))
+    });
+    Ok(heaviest(named).map(|algorithm| (algorithm, DigestFields::Rfc9530)))
+}
+
+fn heaviest(named: impl Iterator<Item = (Algorithm, f32)>) -> Option<Algorithm> {
+    let mut best: Option<(Algorithm, f32)> = None;
+    for (algorithm, weight) in named.filter(|(_, weight)| *weight > 0.0) {
+        if best.is_none_or(|(_, most)| weight > most) {
+            best = Some((algorithm, weight));
+        }
+    }
+    best.map(|(algorithm, _)| algorithm)
+}
+
+/// Adds a digest of the whole content to an answer. Nothing is added for an algorithm without a name
+/// in that syntax.
+pub fn digest_fields(headers: &mut HeaderMap, digest: &Digest, fields: DigestFields) {
+    let algorithm = digest.algorithm();
+    match fields {
+        DigestFields::Rfc3230 => {
+            if let Some(name) = algorithm.rfc3230_name() {
+                let value = match is_hex(algorithm) {
+                    true => digest.hex(),
+                    false => digest.base64(),
+                };
+                headers.insert("digest", value_of(&format!("{name}={value}")));
+            }
+        }
+        DigestFields::Rfc9530 => {
+            if let Some(name) = algorithm.rfc9530_name() {
+                let value = digest.base64();
+                headers.insert("repr-digest", value_of(&format!("{name}=:{value}:")));
+            }
+        }
+    }
+}
+
+/// The digests that a client declares for the content that it sends, in any of the headers. Algorithms
+/// that Dewar does not know are ignored.
+///
+/// # Errors
+/// [`RequestError::Header`]; [`RequestError::Value`] for a known algorithm whose value is malformed.
+pub fn declared_digests(headers: &HeaderMap) -> Result<Vec<Digest>> {
+    let mut digests = Vec::new();
+    let mut add = |name: &str, digest: Option<Digest>| match digest {
+        Some(digest) => {
+            digests.push(digest);
+            Ok(())
+        }
+        None => Err(RequestError::Value(name.to_owned())),
+    };
+    for part in list(headers, "digest")? {
+        let Some((name, value)) = part.split_once('=') else {
+            continue;
+        };
+        if let Some(algorithm) = Algorithm::from_rfc3230_name(name.trim()) {
+            add("Digest", digest_of(algorithm, value.trim()))?;
+        }
+    }
+    for part in list(headers, "repr-digest")? {
+        let Some((name, value)) = part.split_once('=') else {
+            continue;
+        };
+        if let Some(algorithm) = Algorithm::from_rfc9530_name(name.trim()) {
+            let value = value.trim().strip_prefix(':');
+            let value = value.and_then(|value| value.strip_suffix(':'));
+            let digest = value.and_then(|value| Digest::from_base64(algorithm, value).ok());
+            add("Repr-Digest", digest)?;
+        }
+    }
+    if let Some(value) = header(headers, "content-md5")? {
+        let digest = Digest::from_base64(Algorithm::Md5, value.trim());
+        add("Content-MD5", digest.ok())?;
+    }
+    for part in header(headers, "oc-checksum")?
+        .unwrap_or_default()
+        .split_ascii_whitespace()
+    {
+        let Some((name, value)) = part.split_once(':') else {
+            continue;
+        };
+        if let Ok(algorithm) = name.parse::<Algorithm>() {
+            add("OC-Checksum", Digest::from_hex(algorithm, value).ok())?;
+        }
+    }
+    Ok(digests)
+}
+
+fn list<'a>(headers: &'a HeaderMap, name: &str) -> Result<impl Iterator<Item = &'a str>> {
+    Ok(header(headers, name)?.unwrap_or_default().split(','))
+}
+
+/// A value of `Digest`. Some clients write hashes in hexadecimal too.
+fn digest_of(algorithm: Algorithm, value: &str) -> Option<Digest> {
+    let hex = || Digest::from_hex(algorithm, value).ok();
+    match is_hex(algorithm) {
+        true => hex(),
+        false => Digest::from_base64(algorithm, value).ok().or_else(hex),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderName;
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| {
+            let value = value.parse().expect("a value");
+            (HeaderName::from_static(name), value)
+        });
+        pairs.collect()
+    }
+
+    #[test]
+    fn the_heaviest_known_algorithm_is_wanted() {
+        let wanted = |name, value: &str| wanted_digest(&headers(&[(name, value)])).expect("valid");
+        let old = |algorithm| Some((algorithm, DigestFields::Rfc3230));
+        let new = |algorithm| Some((algorithm, DigestFields::Rfc9530));
+        assert_eq!(wanted("want-digest", "ADLER32"), old(Algorithm::Adler32));
+        assert_eq!(
+            wanted("want-digest", "unixsum, md5;q=0.3, adler32;q=0.9"),
+            old(Algorithm::Adler32)
+        );
+        assert_eq!(wanted("want-digest", "md5,adler32"), old(Algorithm::Md5));
+        assert_eq!(wanted("want-digest", "md5;q=0"), None);
+        assert_eq!(
+            wanted("want-repr-digest", "sha-256=1, adler=9"),
+            new(Algorithm::Adler32)
+        );
+        let both = headers(&[("want-digest", "md5"), ("want-repr-digest", "adler=1")]);
+        assert_eq!(wanted_digest(&both), Ok(old(Algorithm::Md5)));
+    }
+
+    #[test]
+    fn digests_are_read_as_they_are_written() {
+        let digest = Digest::new(Algorithm::Adler32, &[0x0a, 1, 2, 3]).expect("four bytes");
+        for fields in [DigestFields::Rfc3230, DigestFields::Rfc9530] {
+            let mut head = HeaderMap::new();
+            digest_fields(&mut head, &digest, fields);
+            assert_eq!(declared_digests(&head), Ok(vec![digest]));
+        }
+        let mut head = HeaderMap::new();
+        digest_fields(&mut head, &digest, DigestFields::Rfc3230);
+        assert_eq!(head["digest"], "adler32=0a010203");
+        let cloud = headers(&[("oc-checksum", "ADLER32:0a010203 UNKNOWN:1")]);
+        assert_eq!(declared_digests(&cloud), Ok(vec![digest]));
+        for (name, value) in [
+            ("digest", "adler32=0a01"),
+            ("repr-digest", "adler=0a010203"),
+            ("content-md5", "zzz"),
+            ("oc-checksum", "MD5:00"),
+        ] {
+            assert!(
+                declared_digests(&headers(&[(name, value)])).is_err(),
+                "{name}"
+            );
+        }
+    }
+}

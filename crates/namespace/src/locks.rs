@@ -1,0 +1,259 @@
+//! Locks that WebDAV clients take on files and directories.
+//!
+//! A lock belongs to a name in a directory. Only WebDAV looks at locks, so they are no part of other
+//! changes of the tree. One lock is granted at a time, so that two that exclude each other cannot both
+//! be. A lock that has ended has no effect. The next lock that is taken removes it.
+
+use bytes::Bytes;
+use dewar_catalog::record::{LockRecord, Record};
+use dewar_catalog::{keys, tables};
+use dewar_kv::Scan;
+use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Timestamp};
+
+use super::batch_builder::{BatchBuilder, CommitOutcome};
+use super::{Bucket, Tree};
+
+/// Locks that are read at once.
+const PAGE: usize = 1000;
+
+/// Most locks of all holders together.
+const LOCKS_MAX: usize = 100_000;
+
+/// Ended locks that are removed when a lock is taken.
+const ENDED_REMOVED_MAX: usize = 1000;
+
+/// A lock with its number, which is its token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameLock {
+    /// The number.
+    pub number: u128,
+    /// The lock.
+    pub record: LockRecord,
+    key: Bytes,
+}
+
+/// Whether a lock was granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockGrant {
+    /// It was.
+    Granted(NameLock),
+    /// This one excludes it.
+    Excluded(NameLock),
+}
+
+impl NameLock {
+    fn from_pair(key: Bytes, value: &Bytes) -> Result<Self, Error> {
+        Ok(Self {
+            number: keys::parse_lock(&key)?,
+            record: LockRecord::from_value(&key, value)?,
+            key,
+        })
+    }
+
+    fn has_ended(&self, now: Timestamp) -> bool {
+        self.record.expires <= now
+    }
+
+    /// Whether it is on a name below a directory of the bucket.
+    fn is_below(&self, bucket: &Bucket, directory: &ObjectKey) -> bool {
+        let rest = self.record.path.strip_prefix(directory.as_str());
+        self.record.bucket == bucket.id && rest.is_some_and(|rest| rest.starts_with('/'))
+    }
+}
+
+impl Tree {
+    /// The locks that cover a name: its own, and the deep ones of the directories above it. With
+    /// `with_parent`, also all of the directory that holds it.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub async fn locks_covering(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        with_parent: bool,
+    ) -> Result<Vec<NameLock>, Error> {
+        if !self.has_locks().await? {
+            return Ok(Vec::new());
+        }
+        let sites = self.lock_sites(bucket, key).await?;
+        let names = key.as_str().split('/').count();
+        let now = self.catalog().env().clock.now();
+        let mut covering = Vec::new();
+        for (depth, (parent, name)) in sites.iter().enumerate() {
+            let concerns = depth + 1 == names || (with_parent && depth + 2 == names);
+            let mut pages = keys::locks(*parent, name).pages(&**self.kv(), PAGE);
+            while let Some(page) = pages.next().await? {
+                for (key, value) in page {
+                    let lock = NameLock::from_pair(key, &value)?;
+                    if (concerns || lock.record.deep) && !lock.has_ended(now) {
+                        covering.push(lock);
+                    }
+                }
+            }
+        }
+        Ok(covering)
+    }
+
+    /// The locks of names below a directory. This reads all locks.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub async fn locks_below(
+        &self,
+        bucket: &Bucket,
+        directory: &ObjectKey,
+    ) -> Result<Vec<NameLock>, Error> {
+        let mut locks = self.all_locks().await?;
+        let now = self.catalog().env().clock.now();
+        locks.retain(|lock| lock.is_below(bucket, directory) && !lock.has_ended(now));
+        Ok(locks)
+    }
+
+    /// Every lock, those that have ended included.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub async fn all_locks(&self) -> Result<Vec<NameLock>, Error> {
+        let mut pages = tables::LOCK.keys().pages(&**self.kv(), PAGE);
+        let mut locks = Vec::new();
+        while let Some(page) = pages.next().await? {
+            for (key, value) in page {
+                locks.push(NameLock::from_pair(key, &value)?);
+            }
+        }
+        Ok(locks)
+    }
+
+    /// Takes a lock, unless another one excludes it. A holder has at most `per_holder` locks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where the directory above is missing, [`ErrorKind::Quota`] for too many
+    /// locks; errors of the engine.
+    pub async fn take_lock(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        number: u128,
+        record: LockRecord,
+        per_holder: usize,
+    ) -> Result<LockGrant, Error> {
+        let _one_at_a_time = self.lock_grants.lock().await;
+        let now = self.catalog().env().clock.now();
+        let all = self.all_locks().await?;
+        let (ended, live): (Vec<_>, Vec<_>) = all.into_iter().partition(|lock| lock.has_ended(now));
+        let excludes = |lock: &NameLock| !(record.shared && lock.record.shared);
+        let mut concerned = self.locks_covering(bucket, key, false).await?;
+        if record.deep {
+            let below = live.iter().filter(|lock| lock.is_below(bucket, key));
+            concerned.extend(below.cloned());
+        }
+        if let Some(lock) = concerned.into_iter().find(excludes) {
+            return Ok(LockGrant::Excluded(lock));
+        }
+        let own = live
+            .iter()
+            .filter(|lock| lock.record.holder == record.holder);
+        if own.count() >= per_holder || live.len() >= LOCKS_MAX {
+            let message = format!("{} has too many locks", record.principal);
+            return Err(Error::new(ErrorKind::Quota, message));
+        }
+        let sites = self.lock_sites(bucket, key).await?;
+        let names = key.as_str().split('/').count();
+        let Some((parent, name)) = sites.get(names - 1) else {
+            let path = bucket.path(key.as_str());
+            let message = format!("the directory above {path} does not exist");
+            return Err(Error::new(ErrorKind::NotFound, message));
+        };
+        let lock = NameLock {
+            number,
+            key: keys::lock(*parent, name, number),
+            record,
+        };
+        let mut stage = BatchBuilder::new(self);
+        for lock in ended.into_iter().take(ENDED_REMOVED_MAX) {
+            stage.delete(lock.key);
+        }
+        stage.put(lock.key.clone(), lock.record.to_value());
+        commit(stage).await?;
+        Ok(LockGrant::Granted(lock))
+    }
+
+    /// Gives a lock another end.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub async fn extend_lock(
+        &self,
+        lock: &NameLock,
+        expires: Timestamp,
+    ) -> Result<NameLock, Error> {
+        let _one_at_a_time = self.lock_grants.lock().await;
+        let extended = NameLock {
+            record: LockRecord {
+                expires,
+                ..lock.record.clone()
+            },
+            ..lock.clone()
+        };
+        let mut stage = BatchBuilder::new(self);
+        stage.put(extended.key.clone(), extended.record.to_value());
+        commit(stage).await?;
+        Ok(extended)
+    }
+
+    /// Removes locks.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub async fn remove_locks(&self, locks: Vec<NameLock>) -> Result<(), Error> {
+        if locks.is_empty() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.lock_grants.lock().await;
+        let mut stage = BatchBuilder::new(self);
+        for lock in locks {
+            stage.delete(lock.key);
+        }
+        commit(stage).await
+    }
+
+    /// Whether there is any lock at all. Usually there is none, and nothing else is read.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub async fn has_locks(&self) -> Result<bool, Error> {
+        let range = tables::LOCK.keys();
+        let scan = Scan {
+            from: &range.from,
+            to: &range.to,
+            limit: 1,
+            reverse: false,
+        };
+        Ok(!self.kv().scan(scan).await?.pairs.is_empty())
+    }
+
+    /// The directory and the name of each step of a path, as far as the directories exist.
+    async fn lock_sites(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+    ) -> Result<Vec<(EntryId, String)>, Error> {
+        let found = self.find_name(bucket, key).await?;
+        let dirs = found.chain.dirs.iter();
+        let ids = dirs.map(|dir| dir.record.attributes.id);
+        let names = key.as_str().split('/').map(str::to_owned);
+        Ok(ids.zip(names).collect())
+    }
+}
+
+/// Nothing that these batches are based on can change, as one lock is granted at a time.
+async fn commit(stage: BatchBuilder<'_>) -> Result<(), Error> {
+    match stage.commit().await? {
+        CommitOutcome::Done => Ok(()),
+        CommitOutcome::Lost => Err(Error::new(
+            ErrorKind::Conflict,
+            "another change of the locks came first",
+        )),
+    }
+}

@@ -1,0 +1,281 @@
+//! Locks of WebDAV: taken, looked up, extended and given back.
+//!
+//! Locks bind only fronts that look at them: a write does not. They are for callers who may write the
+//! name. Others see none.
+
+use std::time::Duration;
+
+use dewar_auth::{Action, Caller};
+use dewar_catalog::record::LockRecord;
+use dewar_namespace::{Bucket, LockGrant, NameLock};
+use dewar_types::{Error, ErrorKind, ObjectKey, Result, Timestamp};
+
+use crate::api::ObjectRef;
+use crate::limits::{LOCK_OWNER_BYTES_MAX, LOCK_TIME_MAX, LOCKS_PER_HOLDER_MAX};
+use crate::{Inner, Store};
+
+/// The token of a lock: a random number that nobody can guess.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LockToken(pub u128);
+
+/// The locks that a change of a name must respect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockScope {
+    /// Also those of names below it: the change concerns the whole directory.
+    pub below: bool,
+    /// Also those of the directory that holds it: the change adds or removes the name.
+    pub parent: bool,
+}
+
+/// A request for a lock.
+#[derive(Clone, Debug)]
+pub struct LockRequest {
+    /// The file or directory, without a slash at its end. The directory above must exist.
+    pub resource: ObjectRef,
+    /// Whether others may have shared locks beside it.
+    pub shared: bool,
+    /// Whether it also covers what is below the directory.
+    pub deep: bool,
+    /// The client's words about the owner, at most [`LOCK_OWNER_BYTES_MAX`].
+    pub owner: String,
+    /// After this time it ends, and after [`LOCK_TIME_MAX`] at the latest.
+    pub time: Duration,
+}
+
+/// A lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// Its token.
+    pub token: LockToken,
+    /// The file or directory, as a key of the bucket.
+    pub key: String,
+    /// Whether others may have shared locks beside it.
+    pub shared: bool,
+    /// Whether it also covers what is below the directory.
+    pub deep: bool,
+    /// The client's words about the owner.
+    pub owner: String,
+    /// When it ends.
+    pub expires: Timestamp,
+    /// Whether the caller holds it.
+    pub is_own: bool,
+}
+
+/// Whether a lock was granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockOutcome {
+    /// It was.
+    Granted(Lock),
+    /// This one excludes it.
+    Excluded(Lock),
+}
+
+impl Lock {
+    fn of(lock: NameLock, caller: &Caller) -> Self {
+        let record = lock.record;
+        Self {
+            token: LockToken(lock.number),
+            is_own: holder(caller).is_some_and(|holder| holder == record.holder),
+            key: record.path,
+            shared: record.shared,
+            deep: record.deep,
+            owner: record.owner,
+            expires: record.expires,
+        }
+    }
+}
+
+/// The id of a caller as the holder of locks; `None` for anonymous callers.
+fn holder(caller: &Caller) -> Option<String> {
+    caller.user().map(dewar_auth::User::unique_id)
+}
+
+impl Store {
+    /// Takes a lock for a caller who may write the name. Anonymous callers get none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`] where the directory
+    /// above is missing, [`ErrorKind::TooLarge`] for too much text about the owner,
+    /// [`ErrorKind::Quota`] beyond [`LOCKS_PER_HOLDER_MAX`].
+    pub async fn lock(&self, caller: &Caller, request: LockRequest) -> Result<LockOutcome> {
+        let inner = &self.inner;
+        let bucket = inner.lockable(caller, &request.resource).await?;
+        let Some(holder) = holder(caller) else {
+            return Err(Error::new(ErrorKind::Denied, "locks are for users"));
+        };
+        if request.owner.len() > LOCK_OWNER_BYTES_MAX {
+            let message = format!("the owner of a lock has at most {LOCK_OWNER_BYTES_MAX} bytes");
+            return Err(Error::new(ErrorKind::TooLarge, message));
+        }
+        let mut random = [0; 16];
+        inner.env.rng.fill(&mut random);
+        // So that it is a UUID of version 4 (RFC 9562).
+        random[6] = random[6] & 0x0f | 0x40;
+        random[8] = random[8] & 0x3f | 0x80;
+        let record = LockRecord {
+            bucket: bucket.id,
+            path: request.resource.key.as_str().to_owned(),
+            shared: request.shared,
+            deep: request.deep,
+            holder,
+            principal: caller.to_string(),
+            owner: request.owner,
+            expires: inner.lock_end(request.time),
+        };
+        let (key, number) = (&request.resource.key, u128::from_be_bytes(random));
+        let granted = inner
+            .tree
+            .take_lock(&bucket, key, number, record, LOCKS_PER_HOLDER_MAX)
+            .await?;
+        Ok(match granted {
+            LockGrant::Granted(lock) => LockOutcome::Granted(Lock::of(lock, caller)),
+            LockGrant::Excluded(lock) => LockOutcome::Excluded(Lock::of(lock, caller)),
+        })
+    }
+
+    /// Whether there is any lock at all.
+    ///
+    /// # Errors
+    /// Those of reading the catalog.
+    pub async fn has_locks(&self) -> Result<bool> {
+        self.inner.tree.has_locks().await
+    }
+
+    /// The locks that cover a name, and further ones of the scope. Callers who may not write the name
+    /// see none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchBucket`].
+    pub async fn locks(
+        &self,
+        caller: &Caller,
+        resource: &ObjectRef,
+        scope: LockScope,
+    ) -> Result<Vec<Lock>> {
+        let inner = &self.inner;
+        let bucket = inner.bucket_of(caller, &resource.bucket).await?;
+        let key = &resource.key;
+        let mut locks = inner
+            .tree
+            .locks_covering(&bucket, key, scope.parent)
+            .await?;
+        if scope.below {
+            locks.extend(inner.tree.locks_below(&bucket, key).await?);
+        }
+        if locks.is_empty() || inner.authorize_lock(caller, &bucket, key, true).is_err() {
+            return Ok(Vec::new());
+        }
+        Ok(locks
+            .into_iter()
+            .map(|lock| Lock::of(lock, caller))
+            .collect())
+    }
+
+    /// Extends a lock that covers a name and that the caller holds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Precondition`] if the caller holds no such lock there; [`ErrorKind::Denied`],
+    /// [`ErrorKind::NoSuchBucket`].
+    pub async fn extend_lock(
+        &self,
+        caller: &Caller,
+        resource: &ObjectRef,
+        token: LockToken,
+        time: Duration,
+    ) -> Result<Lock> {
+        let inner = &self.inner;
+        let bucket = inner.lockable(caller, resource).await?;
+        let lock = inner
+            .held_lock(caller, &bucket, &resource.key, token)
+            .await?;
+        let extended = inner.tree.extend_lock(&lock, inner.lock_end(time)).await?;
+        Ok(Lock::of(extended, caller))
+    }
+
+    /// Gives back a lock that covers a name and that the caller holds.
+    ///
+    /// # Errors
+    /// As [`Store::extend_lock`].
+    pub async fn unlock(
+        &self,
+        caller: &Caller,
+        resource: &ObjectRef,
+        token: LockToken,
+    ) -> Result<()> {
+        let inner = &self.inner;
+        let bucket = inner.lockable(caller, resource).await?;
+        let lock = inner
+            .held_lock(caller, &bucket, &resource.key, token)
+            .await?;
+        inner.tree.remove_locks(vec![lock]).await
+    }
+
+    /// Removes the locks of a name that is gone, and of the names below it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn remove_locks(&self, caller: &Caller, resource: &ObjectRef) -> Result<()> {
+        let inner = &self.inner;
+        let (bucket, key) = (inner.lockable(caller, resource).await?, &resource.key);
+        let mut gone = inner.tree.locks_covering(&bucket, key, false).await?;
+        gone.retain(|lock| lock.record.path == key.as_str());
+        gone.extend(inner.tree.locks_below(&bucket, key).await?);
+        inner.tree.remove_locks(gone).await
+    }
+}
+
+impl Inner {
+    /// The bucket of a name, for a caller who may write the name.
+    async fn lockable(&self, caller: &Caller, resource: &ObjectRef) -> Result<Bucket> {
+        let bucket = self.bucket_of(caller, &resource.bucket).await?;
+        self.authorize_lock(caller, &bucket, &resource.key, false)?;
+        Ok(bucket)
+    }
+
+    /// `quietly`: a refusal only hides something, and is not recorded.
+    fn authorize_lock(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        quietly: bool,
+    ) -> Result<()> {
+        let (action, details) = (Action::PutObject, self.details());
+        let key = Some(key.as_str());
+        match quietly {
+            true => self.authorize_optional(caller, action, bucket, key, &details),
+            false => self.authorize_in_bucket(caller, action, bucket, key, &details),
+        }
+    }
+
+    /// A lock of the caller that covers a name.
+    async fn held_lock(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        token: LockToken,
+    ) -> Result<NameLock> {
+        let holder = holder(caller);
+        let locks = self.tree.locks_covering(bucket, key, false).await?;
+        let of_token = locks.into_iter().find(|lock| lock.number == token.0);
+        match of_token {
+            Some(lock) if holder.as_ref() == Some(&lock.record.holder) => Ok(lock),
+            Some(_) => Err(Error::new(
+                ErrorKind::Denied,
+                "the lock is another caller's",
+            )),
+            None => {
+                let path = bucket.path(key.as_str());
+                let message = format!("no lock with this token covers {path}");
+                Err(Error::new(ErrorKind::Precondition, message))
+            }
+        }
+    }
+
+    fn lock_end(&self, time: Duration) -> Timestamp {
+        let time = time.min(LOCK_TIME_MAX);
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Timestamp(self.env.clock.now().0.saturating_add(nanos))
+    }
+}

@@ -1,0 +1,116 @@
+//! The `Destination` of a COPY or MOVE: a path of this service, or another service.
+
+use http::request::Parts;
+use http::{StatusCode, Uri};
+
+use crate::error::{DavError, Result};
+use crate::resource_path::ResourcePath;
+
+/// The target of a COPY or MOVE.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// A path of this service.
+    Local(ResourcePath),
+    /// Another service.
+    Remote,
+}
+
+impl Destination {
+    /// Reads the header. It is local if it has no host, or if scheme, host and port are those of one of
+    /// `own` addresses. Clients always send an absolute one.
+    ///
+    /// # Errors
+    /// 400 for a missing or malformed header.
+    pub(crate) fn of(head: &Parts, own: &[String]) -> Result<Self> {
+        let refused = |words: &'static str| DavError::new(StatusCode::BAD_REQUEST, words);
+        let mut values = head.headers.get_all("destination").iter();
+        let value = values.next();
+        let value = value.ok_or_else(|| refused("The header Destination is missing."))?;
+        let text = value.to_str().ok().filter(|_| values.next().is_none());
+        let text = text.ok_or_else(|| refused("The header Destination is not valid."))?;
+        Self::parse(text, own)
+    }
+
+    /// Reads a URL or a path.
+    ///
+    /// # Errors
+    /// 400 for a malformed one.
+    pub(crate) fn parse(text: &str, own: &[String]) -> Result<Self> {
+        let refused = |words: &'static str| DavError::new(StatusCode::BAD_REQUEST, words);
+        let text = Some(text.trim()).filter(|text| !text.contains('#'));
+        let text = text.ok_or_else(|| refused("A URL is not valid."))?;
+        let uri: Uri = text.parse().map_err(|_| refused("A URL is not valid."))?;
+        if uri.authority().is_some_and(|it| it.as_str().contains('@')) {
+            return Err(refused("A URL contains a user name."));
+        }
+        if uri.scheme().is_none() && !text.starts_with('/') {
+            return Err(refused("There must be a URL or a path."));
+        }
+        let named = Authority::of(&uri);
+        if named.is_some() && !own.iter().any(|own| Authority::parse(own) == named) {
+            return Ok(Self::Remote);
+        }
+        ResourcePath::parse(uri.path()).map(Self::Local)
+    }
+}
+
+/// Scheme, host and port of a URL.
+#[derive(PartialEq, Eq)]
+struct Authority {
+    secure: bool,
+    host: String,
+    port: u16,
+}
+
+impl Authority {
+    fn parse(url: &str) -> Option<Self> {
+        Self::of(&url.parse().ok()?)
+    }
+
+    fn of(uri: &Uri) -> Option<Self> {
+        let secure = matches!(uri.scheme_str()?, "https" | "davs");
+        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        let host = uri.host()?.to_ascii_lowercase();
+        Some(Self { secure, host, port })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_addresses_are_local() {
+        let own = [
+            "http://localhost:8080".to_owned(),
+            "https://Storage.example.org".to_owned(),
+            "https://[2001:db8::1]:1094".to_owned(),
+        ];
+        let of = |value: &str| {
+            let request = http::Request::builder().header("destination", value);
+            let head = request.body(()).expect("a request").into_parts().0;
+            Destination::of(&head, &own)
+        };
+        let local = |path: &str| Destination::Local(ResourcePath::parse(path).expect(path));
+        for here in [
+            "/data/a%20b",
+            "http://localhost:8080/data/a%20b",
+            "https://storage.example.org:443/data/a%20b?x=1",
+            "davs://STORAGE.example.org/data/a%20b",
+            "https://[2001:db8::1]:1094/data/a%20b",
+        ] {
+            assert_eq!(of(here).expect(here), local("/data/a b"), "{here}");
+        }
+        for elsewhere in [
+            "http://storage.example.org/data/a",
+            "https://storage.example.org:8443/data/a",
+            "https://localhost:8080/data/a",
+            "https://other/data/a",
+        ] {
+            assert_eq!(of(elsewhere).expect(elsewhere), Destination::Remote);
+        }
+        for bad in ["", "data/a", "http://a@localhost:8080/x", "/a#b", "http://"] {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+    }
+}

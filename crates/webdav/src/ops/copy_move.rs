@@ -1,0 +1,281 @@
+//! COPY and MOVE.
+//!
+//! Within a bucket a MOVE is one transaction. To another bucket, content is copied, sharing its bytes,
+//! and then removed.
+
+use std::sync::Arc;
+
+use dewar_http_front::{Answer, empty_answer};
+use dewar_store::api::{
+    CopyRequest, Hierarchy, ObjectRef, Overwrite, ReadCondition, RenameNodeRequest,
+    VersionAttributes, WriteCondition,
+};
+use dewar_store::file::{CopyTreeRequest, Node, PathTarget, TreeReport};
+use dewar_types::ErrorKind;
+use http::StatusCode;
+
+use super::delete::remove;
+use super::lock::{ADDED, REMOVED, REPLACED, remove_locks, require_locks};
+use super::multistatus::failures_answer;
+use super::propfind::lookup;
+use crate::context::{Depth, RequestContext};
+use crate::destination::Destination;
+use crate::error::{DavError, Result};
+use crate::front::WebDav;
+use crate::resource_path::ResourcePath;
+
+/// Both ends of a COPY or MOVE within this service.
+struct LocalCopy {
+    source: ObjectRef,
+    target: ObjectRef,
+    node: Node,
+    /// What is at the target now.
+    replaced: Option<Node>,
+    overwrites: bool,
+}
+
+pub(super) async fn copy(front: &Arc<WebDav>, context: &RequestContext) -> Result<Answer> {
+    if context.headers().contains_key("source") {
+        let words = "Third-party copies are not supported yet.";
+        return Err(DavError::new(StatusCode::NOT_IMPLEMENTED, words));
+    }
+    let path = match Destination::of(&context.head, &front.own_urls(context))? {
+        Destination::Local(path) => path,
+        Destination::Remote => {
+            let words = "Third-party copies are not supported yet.";
+            return Err(DavError::new(StatusCode::NOT_IMPLEMENTED, words));
+        }
+    };
+    let depth = context.depth()?;
+    if depth == Depth::One {
+        let words = "The header Depth of a COPY is 0 or infinity.";
+        return Err(DavError::new(StatusCode::BAD_REQUEST, words));
+    }
+    let ends = LocalCopy::find(front, context, &path).await?;
+    ends.require_target_locks(front, context).await?;
+    ends.clear_target(front, context).await?;
+    let report = ends.copy(front, context, depth).await?;
+    Ok(ends.answer(&report))
+}
+
+pub(super) async fn rename(front: &Arc<WebDav>, context: &RequestContext) -> Result<Answer> {
+    let path = match Destination::of(&context.head, &front.own_urls(context))? {
+        Destination::Local(path) => path,
+        Destination::Remote => {
+            let words = "A MOVE to another service is not possible: copy it and remove it.";
+            return Err(DavError::new(StatusCode::BAD_GATEWAY, words));
+        }
+    };
+    let ends = LocalCopy::find(front, context, &path).await?;
+    if matches!(ends.node, Node::Directory(_)) && context.depth()? != Depth::Infinity {
+        let words = "The header Depth of a MOVE of a directory is infinity.";
+        return Err(DavError::new(StatusCode::BAD_REQUEST, words));
+    }
+    require_locks(front, context, &ends.source, REMOVED).await?;
+    ends.require_target_locks(front, context).await?;
+    ends.clear_target(front, context).await?;
+    if ends.source.bucket == ends.target.bucket {
+        let request = RenameNodeRequest {
+            source: ends.source.clone(),
+            target: ends.target.clone(),
+            overwrite: match ends.overwrites {
+                true => Overwrite::Files,
+                false => Overwrite::Never,
+            },
+        };
+        let renamed = front.store.rename_node(&context.caller, request).await;
+        renamed.map_err(refused_target)?;
+        // RFC 4918 section 7.5: locks do not move.
+        remove_locks(front, context, &ends.source).await;
+        return Ok(ends.answer(&TreeReport::default()));
+    }
+    let mut report = ends.copy(front, context, Depth::Infinity).await?;
+    if report.failed == 0 {
+        report = remove(front, context, &ends.source).await?;
+    }
+    if report.failed > 0 {
+        return Ok(failures_answer(&ends.source.bucket, &report));
+    }
+    remove_locks(front, context, &ends.source).await;
+    Ok(ends.answer(&report))
+}
+
+/// The refusal when the name of the target has been taken, or what is above it is missing.
+fn refused_target(error: dewar_types::Error) -> DavError {
+    DavError::from(error)
+        .with_status_for(&[ErrorKind::AlreadyExists], StatusCode::PRECONDITION_FAILED)
+        .with_status_for(&[ErrorKind::InvalidArgument], StatusCode::FORBIDDEN)
+}
+
+impl LocalCopy {
+    /// Looks both ends up.
+    ///
+    /// # Errors
+    /// 403 for buckets and for a target that is the source or in it, 404 without a source, 409 without
+    /// the directory above the target, 412 for an existing target that must not be replaced.
+    async fn find(
+        front: &Arc<WebDav>,
+        context: &RequestContext,
+        path: &ResourcePath,
+    ) -> Result<Self> {
+        let overwrites = context.overwrites()?;
+        let forbidden = |words: &'static str| DavError::new(StatusCode::FORBIDDEN, words);
+        let (Some(source), Some(target)) = (context.path.object(), path.object()) else {
+            let words = "Permission denied: buckets can be neither copied nor moved.";
+            return Err(forbidden(words));
+        };
+        let node = lookup(front, context).await?;
+        if source == target {
+            return Err(forbidden("Source and destination are the same."));
+        }
+        let is_directory = matches!(node, Node::Directory(_));
+        let within = |inner: &ObjectRef, outer: &ObjectRef| {
+            let rest = inner.key.as_str().strip_prefix(outer.key.as_str());
+            inner.bucket == outer.bucket && rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        if is_directory && within(target, source) {
+            return Err(forbidden("A directory cannot be placed in itself."));
+        }
+        if within(source, target) {
+            return Err(forbidden(
+                "A directory cannot be replaced by what is in it.",
+            ));
+        }
+        check_parent(front, context, path).await?;
+        let replaced = match front.store.stat(&context.caller, target).await {
+            Ok(node) => Some(node),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            // A caller who may write and not look: the change itself decides.
+            Err(error) if error.kind() == ErrorKind::Denied => None,
+            Err(error) => return Err(error.into()),
+        };
+        if replaced.is_some() && !overwrites {
+            let words = "The destination exists, and the request does not overwrite it.";
+            return Err(DavError::new(StatusCode::PRECONDITION_FAILED, words));
+        }
+        Ok(Self {
+            source: source.clone(),
+            target: target.clone(),
+            node,
+            replaced,
+            overwrites,
+        })
+    }
+
+    /// Checks the locks of the target.
+    async fn require_target_locks(
+        &self,
+        front: &Arc<WebDav>,
+        context: &RequestContext,
+    ) -> Result<()> {
+        let scope = match self.replaced {
+            Some(_) => REPLACED,
+            None => ADDED,
+        };
+        require_locks(front, context, &self.target, scope).await
+    }
+
+    /// Removes what is at the target, unless a file is to replace a file.
+    async fn clear_target(&self, front: &Arc<WebDav>, context: &RequestContext) -> Result<()> {
+        let replaces_file = matches!(self.replaced, Some(Node::File(..)));
+        if self.replaced.is_none() || replaces_file && matches!(self.node, Node::File(..)) {
+            return Ok(());
+        }
+        let report = remove(front, context, &self.target).await?;
+        match report.failures.into_iter().next() {
+            Some((_, error)) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Copies the source, in a directory also what is in it if the depth is infinite.
+    async fn copy(
+        &self,
+        front: &Arc<WebDav>,
+        context: &RequestContext,
+        depth: Depth,
+    ) -> Result<TreeReport> {
+        let (store, caller) = (&front.store, &context.caller);
+        let (source, target) = (self.source.clone(), self.target.clone());
+        if let Node::Directory(_) = self.node {
+            if depth == Depth::Zero {
+                let copied = store.copy_dir(caller, &source, &target).await;
+                copied.map_err(refused_target)?;
+                return Ok(TreeReport::default());
+            }
+            let request = CopyTreeRequest {
+                source,
+                target,
+                overwrite: self.overwrites,
+            };
+            return store
+                .copy_tree(caller, request)
+                .await
+                .map_err(refused_target);
+        }
+        let request = CopyRequest {
+            source,
+            source_version: None,
+            source_condition: ReadCondition::default(),
+            target,
+            attributes: VersionAttributes::default(),
+            replace_headers: false,
+            checksum: None,
+            condition: match self.overwrites {
+                true => WriteCondition::NONE,
+                false => WriteCondition::absent(),
+            },
+            hierarchy: Hierarchy::Strict,
+            source_key: None,
+            encryption: None,
+            acl: None,
+        };
+        store.copy(caller, request).await.map_err(refused_target)?;
+        Ok(TreeReport::default())
+    }
+
+    /// The answer: 201 for a new name, 204 for one that had something, 207 if a part failed.
+    fn answer(&self, report: &TreeReport) -> Answer {
+        if report.failed > 0 {
+            return failures_answer(&self.source.bucket, report);
+        }
+        empty_answer(match self.replaced {
+            Some(_) => StatusCode::NO_CONTENT,
+            None => StatusCode::CREATED,
+        })
+    }
+}
+
+/// Refuses a target whose parent is missing, as RFC 4918 has it.
+///
+/// # Errors
+/// 409.
+pub(super) async fn check_parent(
+    front: &Arc<WebDav>,
+    context: &RequestContext,
+    path: &ResourcePath,
+) -> Result<()> {
+    let Some(parent) = path.parent() else {
+        return Ok(());
+    };
+    let (store, caller) = (&front.store, &context.caller);
+    let found = match PathTarget::parse(parent)? {
+        PathTarget::Root => return Ok(()),
+        PathTarget::Bucket(bucket) => store.stat_bucket(caller, &bucket).await,
+        PathTarget::Object(object) => store.stat(caller, &object).await,
+    };
+    let conflict = || {
+        let words = "The directory above the destination does not exist.";
+        DavError::new(StatusCode::CONFLICT, words)
+    };
+    match found {
+        Ok(Node::Directory(_)) => Ok(()),
+        Ok(Node::File(..)) => Err(conflict()),
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NoSuchBucket => Err(conflict()),
+            // A caller who may write below it and not list it.
+            ErrorKind::Denied => Ok(()),
+            _ => Err(error.into()),
+        },
+    }
+}

@@ -1,0 +1,256 @@
+//! GET and HEAD.
+
+use std::sync::Arc;
+
+use dewar_http_front::{
+    Answer, DigestFields, byteranges_answer, content_range, digest_fields, download_answer,
+    empty_answer, header, http_date, merge_ranges, parse_ranges, quoted, read_condition,
+    unsatisfied_range, value_of, wanted_digest,
+};
+use dewar_store::ContentReader;
+use dewar_store::api::{GetRequest, ObjectInfo, ObjectRef, ReadCondition};
+use dewar_store::file::{Node, PathTarget};
+use dewar_types::{ByteRange, Error, ErrorKind, RangeSpec};
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, EXPIRES,
+    LAST_MODIFIED, RANGE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::browse;
+use crate::context::RequestContext;
+use crate::error::{DavError, Result};
+use crate::front::WebDav;
+use crate::limits::{DIGEST_WAIT, RANGES_MAX, RETRY_AFTER_SECS};
+
+/// The media type of content that has none.
+pub(super) const OCTETS: &str = "application/octet-stream";
+
+/// The bytes of the file that a request asks for.
+enum WantedBytes {
+    All,
+    One(RangeSpec),
+    Several(Vec<RangeSpec>),
+}
+
+pub(super) async fn get(front: &Arc<WebDav>, context: &RequestContext) -> Result<Answer> {
+    let Some(object) = context.path.object() else {
+        return browse::call(front, context).await;
+    };
+    let headers = context.headers();
+    let digest = wanted_digest(headers)?;
+    let ranges = header(headers, RANGE.as_str())?.and_then(|text| parse_ranges(text, RANGES_MAX));
+    let wanted = match ranges {
+        None => WantedBytes::All,
+        Some(specs) => match specs[..] {
+            [spec] => WantedBytes::One(spec),
+            _ => WantedBytes::Several(specs),
+        },
+    };
+    let request = GetRequest {
+        range: match wanted {
+            WantedBytes::One(spec) => Some(spec),
+            WantedBytes::All | WantedBytes::Several(_) => None,
+        },
+        condition: read_condition(headers)?,
+        ..GetRequest::whole(object.clone())
+    };
+    let if_range = request.condition.if_range.clone();
+    let counts = |info: &ObjectInfo| {
+        let held = if_range.as_ref();
+        held.is_none_or(|held| held.holds(&info.etag, info.modified))
+    };
+    let store = &front.store;
+    if let WantedBytes::Several(specs) = &wanted {
+        let opened = store.open_file(&context.caller, request.clone()).await;
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) => return absent_or_directory(front, context, object, error).await,
+        };
+        if counts(&file.info) {
+            return several(front, context, object, file, specs, digest).await;
+        }
+    }
+    let download = match store.get(&context.caller, request).await {
+        Ok(download) => download,
+        Err(error) => return absent_or_directory(front, context, object, error).await,
+    };
+    let (info, range) = (&download.info, download.range);
+    let mut headers = file_headers(info);
+    push_digest(front, context, object, info, digest, &mut headers).await?;
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(range.len()));
+    let partial = matches!(wanted, WantedBytes::One(_)) && counts(info);
+    let mut status = StatusCode::OK;
+    if partial {
+        headers.insert(CONTENT_RANGE, content_range(range, info.size));
+        status = StatusCode::PARTIAL_CONTENT;
+    }
+    let mut answer = download_answer(download).await?;
+    *answer.status_mut() = status;
+    *answer.headers_mut() = headers;
+    Ok(answer)
+}
+
+/// The answer with several ranges of a file.
+async fn several(
+    front: &Arc<WebDav>,
+    context: &RequestContext,
+    object: &ObjectRef,
+    file: ContentReader,
+    specs: &[RangeSpec],
+    digest: Option<(dewar_checksum::Algorithm, DigestFields)>,
+) -> Result<Answer> {
+    let size = file.info.size;
+    let ranges: Vec<ByteRange> = merge_ranges(specs, size);
+    if ranges.is_empty() {
+        let outside = Error::new(ErrorKind::InvalidRange, "no byte lies in the ranges");
+        return Err(DavError::from(outside).header(CONTENT_RANGE, unsatisfied_range(size)));
+    }
+    let mut headers = file_headers(&file.info);
+    push_digest(front, context, object, &file.info, digest, &mut headers).await?;
+    let kind = file.info.attributes.headers.content_type.clone();
+    let kind = kind.filter(|kind| !kind.contains(['\r', '\n']));
+    let mut random = [0; 16];
+    front.env.rng.fill(&mut random);
+    let boundary = dewar_sigv4::hex(&random);
+    let kind = kind.as_deref().unwrap_or(OCTETS);
+    let mut answer = byteranges_answer(file, &ranges, kind, &boundary).await?;
+    headers.remove(CONTENT_TYPE);
+    let own = std::mem::replace(answer.headers_mut(), headers);
+    answer.headers_mut().extend(own);
+    Ok(answer)
+}
+
+pub(super) async fn head(front: &Arc<WebDav>, context: &RequestContext) -> Result<Answer> {
+    let object = match &context.path.target {
+        PathTarget::Root => {
+            browse::require_user(context)?;
+            return Ok(directory_head());
+        }
+        PathTarget::Bucket(bucket) => {
+            front.store.stat_bucket(&context.caller, bucket).await?;
+            return Ok(directory_head());
+        }
+        PathTarget::Object(object) => object,
+    };
+    let digest = wanted_digest(context.headers())?;
+    let request = GetRequest {
+        condition: read_condition(context.headers())?,
+        ..GetRequest::whole(object.clone())
+    };
+    let info = match front.store.head(&context.caller, request).await {
+        Ok((info, _)) => info,
+        Err(error) => return absent_or_directory(front, context, object, error).await,
+    };
+    let mut headers = file_headers(&info);
+    push_digest(front, context, object, &info, digest, &mut headers).await?;
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(info.size));
+    let mut answer = empty_answer(StatusCode::OK);
+    *answer.headers_mut() = headers;
+    Ok(answer)
+}
+
+/// The head of the answer to a request for a directory.
+pub(super) fn directory_head() -> Answer {
+    let mut answer = empty_answer(StatusCode::OK);
+    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}
+
+/// The answer when a file cannot be read: that of the directory with its name, or the error with what
+/// the client must know about the file.
+async fn absent_or_directory(
+    front: &Arc<WebDav>,
+    context: &RequestContext,
+    object: &ObjectRef,
+    error: Error,
+) -> Result<Answer> {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::IsADirectory => {
+            match front.store.stat(&context.caller, object).await {
+                Ok(Node::Directory(_)) => browse::call(front, context).await,
+                _ => Err(error.into()),
+            }
+        }
+        kind @ (ErrorKind::NotModified | ErrorKind::InvalidRange) => {
+            let whole = GetRequest {
+                condition: ReadCondition::default(),
+                ..GetRequest::whole(object.clone())
+            };
+            let info = front.store.head(&context.caller, whole).await;
+            let refusal = DavError::from(error);
+            Err(match (info, kind) {
+                (Ok((info, _)), ErrorKind::InvalidRange) => {
+                    refusal.header(CONTENT_RANGE, unsatisfied_range(info.size))
+                }
+                (Ok((info, _)), _) => refusal
+                    .header(ETAG, quoted(&info.etag))
+                    .header(LAST_MODIFIED, value_of(&http_date(info.modified))),
+                (Err(_), _) => refusal,
+            })
+        }
+        _ => Err(error.into()),
+    }
+}
+
+/// Headers about a file. A browser must neither guess its type nor run it with the rights of this
+/// service.
+fn file_headers(info: &ObjectInfo) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let stored = &info.attributes.headers;
+    for (name, value) in [
+        (CACHE_CONTROL, &stored.cache_control),
+        (CONTENT_DISPOSITION, &stored.content_disposition),
+        (CONTENT_ENCODING, &stored.content_encoding),
+        (CONTENT_LANGUAGE, &stored.content_language),
+        (EXPIRES, &stored.expires),
+    ] {
+        if let Some(value) = value {
+            headers.insert(name, value_of(value));
+        }
+    }
+    let kind = stored.content_type.as_deref().unwrap_or(OCTETS);
+    headers.insert(CONTENT_TYPE, value_of(kind));
+    headers.insert(ETAG, quoted(&info.etag));
+    headers.insert(LAST_MODIFIED, value_of(&http_date(info.modified)));
+    for (name, value) in [
+        (ACCEPT_RANGES, "bytes"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers
+}
+
+/// Adds the digest that the client asked for. One that the version lacks is computed, for at most
+/// [`DIGEST_WAIT`]. A client would take an answer without a digest for a server without digests.
+async fn push_digest(
+    front: &Arc<WebDav>,
+    context: &RequestContext,
+    object: &ObjectRef,
+    info: &ObjectInfo,
+    wanted: Option<(dewar_checksum::Algorithm, DigestFields)>,
+    headers: &mut HeaderMap,
+) -> Result<()> {
+    let Some((algorithm, fields)) = wanted else {
+        return Ok(());
+    };
+    let digest = match info.digests.get(algorithm) {
+        Some(digest) => digest,
+        None => {
+            let computed = front.store.digest(&context.caller, object, algorithm);
+            let computed = tokio::time::timeout(DIGEST_WAIT, computed).await;
+            let computed = computed.map_err(|_| {
+                let words = "The digest is not computed yet. Please try again later.";
+                DavError::new(StatusCode::SERVICE_UNAVAILABLE, words)
+                    .header(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECS))
+            })?;
+            computed?
+        }
+    };
+    digest_fields(headers, &digest, fields);
+    Ok(())
+}

@@ -1,0 +1,13 @@
+//! XML of WebDAV: documents of requests, and the text of answers.
+
+mod document;
+mod text;
+
+pub use document::{XmlElement, XmlError, XmlName, XmlNode, fuzz_document};
+pub use text::{push_escaped, push_xml_content, push_xml_element};
+
+/// The namespace of RFC 4918.
+pub const DAV: &str = "DAV:";
+
+/// The namespace of ownCloud and Nextcloud, which rclone asks for checksums.
+pub const OWNCLOUD: &str = "http://owncloud.org/ns";

@@ -1,0 +1,200 @@
+//! COPY and MOVE.
+
+use crate::fixture::{Fixture, TestResponse, fixture, talk};
+
+const HERE: &str = "http://localhost:8080";
+
+async fn send(
+    dewar: &Fixture,
+    method: &str,
+    from: &str,
+    to: &str,
+    overwrite: &str,
+) -> TestResponse {
+    let to = if to.starts_with('/') {
+        format!("{HERE}{to}")
+    } else {
+        to.to_owned()
+    };
+    let request = dewar.owner(method, from).header("destination", &to);
+    request.header("overwrite", overwrite).send().await
+}
+
+#[test]
+fn files_are_copied_and_moved() {
+    talk(async {
+        let dewar = fixture().await;
+        dewar.put("/bucket/a", b"content").await.is(201);
+        send(&dewar, "COPY", "/bucket/a", "/bucket/b%20c", "F")
+            .await
+            .is(201);
+        send(&dewar, "COPY", "/bucket/a", "/bucket/b%20c", "F")
+            .await
+            .is(412);
+        send(&dewar, "COPY", "/bucket/a", "/bucket/b%20c", "T")
+            .await
+            .is(204);
+        assert_eq!(
+            &dewar.get("/bucket/b%20c").await.is(200).body[..],
+            b"content"
+        );
+        send(&dewar, "MOVE", "/bucket/a", "/bucket/b%20c", "F")
+            .await
+            .is(412);
+        send(&dewar, "MOVE", "/bucket/a", "/bucket/b%20c", "T")
+            .await
+            .is(204);
+        dewar.get("/bucket/a").await.is(404);
+        send(&dewar, "MOVE", "/bucket/b%20c", "/bucket/d", "F")
+            .await
+            .is(201);
+        assert_eq!(&dewar.get("/bucket/d").await.is(200).body[..], b"content");
+        for method in ["COPY", "MOVE"] {
+            send(&dewar, method, "/bucket/absent", "/bucket/x", "T")
+                .await
+                .is(404);
+            send(&dewar, method, "/bucket/d", "/bucket/absent/x", "T")
+                .await
+                .is(409);
+            send(&dewar, method, "/bucket/d", "/absent/x", "T")
+                .await
+                .is(409);
+            send(&dewar, method, "/bucket/d", "/bucket/d", "T")
+                .await
+                .is(403);
+            send(&dewar, method, "/bucket/d", "/other", "T")
+                .await
+                .is(403);
+            send(&dewar, method, "/bucket/d", "/bucket/x", "maybe")
+                .await
+                .is(400);
+            dewar.owner(method, "/bucket/d").send().await.is(400);
+        }
+        send(
+            &dewar,
+            "MOVE",
+            "/bucket/d",
+            "http://elsewhere/bucket/d",
+            "T",
+        )
+        .await
+        .is(502);
+        send(
+            &dewar,
+            "COPY",
+            "/bucket/d",
+            "http://elsewhere/bucket/d",
+            "T",
+        )
+        .await
+        .is(501);
+    });
+}
+
+#[test]
+fn directories_are_copied_moved_and_replaced() {
+    talk(async {
+        let dewar = fixture().await;
+        for name in ["a", "sub/b"] {
+            dewar
+                .put(&format!("/bucket/dir/{name}"), name.as_bytes())
+                .await
+                .is(201);
+        }
+        dewar
+            .owner("MKCOL", "/bucket/dir/empty")
+            .send()
+            .await
+            .is(201);
+        send(&dewar, "COPY", "/bucket/dir/", "/bucket/copy/", "F")
+            .await
+            .is(201);
+        assert_eq!(
+            &dewar.get("/bucket/copy/sub/b").await.is(200).body[..],
+            b"sub/b"
+        );
+        dewar
+            .owner("HEAD", "/bucket/copy/empty")
+            .send()
+            .await
+            .is(200);
+        send(&dewar, "COPY", "/bucket/dir", "/bucket/copy", "F")
+            .await
+            .is(412);
+        // What the target had, and the source has not, goes.
+        dewar.put("/bucket/copy/other", b"x").await.is(201);
+        send(&dewar, "COPY", "/bucket/dir", "/bucket/copy", "T")
+            .await
+            .is(204);
+        dewar.get("/bucket/copy/other").await.is(404);
+        send(&dewar, "MOVE", "/bucket/copy", "/bucket/dir", "T")
+            .await
+            .is(204);
+        dewar.owner("HEAD", "/bucket/copy").send().await.is(404);
+        assert_eq!(&dewar.get("/bucket/dir/a").await.is(200).body[..], b"a");
+        let shallow = dewar
+            .owner("COPY", "/bucket/dir")
+            .header("destination", "/bucket/shallow");
+        shallow.header("depth", "0").send().await.is(201);
+        dewar.owner("HEAD", "/bucket/shallow").send().await.is(200);
+        dewar.get("/bucket/shallow/a").await.is(404);
+        send(&dewar, "COPY", "/bucket/dir", "/bucket/dir/in", "T")
+            .await
+            .is(403);
+        send(&dewar, "MOVE", "/bucket/dir", "/bucket/dir/in", "T")
+            .await
+            .is(403);
+        send(&dewar, "MOVE", "/bucket/dir/sub", "/bucket/dir", "T")
+            .await
+            .is(403);
+        // A file and a directory replace each other.
+        dewar.put("/bucket/file", b"f").await.is(201);
+        send(&dewar, "COPY", "/bucket/file", "/bucket/shallow", "T")
+            .await
+            .is(204);
+        assert_eq!(&dewar.get("/bucket/shallow").await.is(200).body[..], b"f");
+        send(&dewar, "MOVE", "/bucket/dir", "/bucket/file", "T")
+            .await
+            .is(204);
+        assert_eq!(&dewar.get("/bucket/file/a").await.is(200).body[..], b"a");
+    });
+}
+
+#[test]
+fn a_move_to_another_bucket_copies_and_removes() {
+    talk(async {
+        let dewar = fixture().await;
+        dewar.owner("MKCOL", "/second").send().await.is(201);
+        dewar.put("/bucket/dir/a", b"1").await.is(201);
+        dewar.put("/bucket/file", b"2").await.is(201);
+        send(&dewar, "MOVE", "/bucket/dir", "/second/dir", "F")
+            .await
+            .is(201);
+        send(&dewar, "MOVE", "/bucket/file", "/second/file", "F")
+            .await
+            .is(201);
+        assert_eq!(&dewar.get("/second/dir/a").await.is(200).body[..], b"1");
+        assert_eq!(&dewar.get("/second/file").await.is(200).body[..], b"2");
+        dewar.owner("HEAD", "/bucket/dir").send().await.is(404);
+        dewar.get("/bucket/file").await.is(404);
+    });
+}
+
+/// The rights on both names count.
+#[test]
+fn strangers_copy_and_move_nothing() {
+    talk(async {
+        let dewar = fixture().await;
+        dewar.put("/bucket/a", b"content").await.is(201);
+        for method in ["COPY", "MOVE"] {
+            let request = dewar.request(method, "/bucket/a");
+            let request = request.basic("KEY-stranger", "secret of stranger");
+            request
+                .header("destination", "/bucket/b")
+                .send()
+                .await
+                .is(403);
+        }
+        dewar.get("/bucket/b").await.is(404);
+    });
+}
