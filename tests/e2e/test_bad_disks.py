@@ -317,6 +317,11 @@ def test_a_file_system_that_is_shut_off_is_noticed_while_nobody_writes(tmp_path,
 
 def test_an_identity_file_that_is_damaged_is_told_before_the_next_start(own_server):
     server = own_server
+    deadline = time.monotonic() + 30
+    # The first look at the disks of a new pool takes a moment, and has another detail until then.
+    while any(disk["detail"] for disk in server.admin("status")["pool"]["disks"]):
+        assert time.monotonic() < deadline, "the disks were not looked at"
+        time.sleep(0.2)
     identity = server.disk(4) / "dewar-disk"
     good = identity.read_bytes()
     identity.write_bytes(good[:10] + b"?" + good[11:])

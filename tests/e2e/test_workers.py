@@ -39,6 +39,7 @@ def test_a_paused_worker_does_nothing_until_it_is_resumed(own_server):
     paused = server.admin("worker", "pause", "free")
     assert (paused["name"], paused["state"]) == ("free", "paused")
     assert workers(server)["free"]["state"] == "paused"
+    assert [found["advice"] for found in server.admin("status")["troubles"]] == ["dewar worker resume free"]
     metrics = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
     assert 'dewar_worker_state{worker="free",state="paused"} 1' in metrics
     s3.delete_object(Bucket="demo", Key="large")
@@ -47,6 +48,7 @@ def test_a_paused_worker_does_nothing_until_it_is_resumed(own_server):
     assert len(shards(server)) == kept
     resumed = server.admin("worker", "resume", "free")
     assert resumed["state"] != "paused"
+    assert not server.admin("status")["troubles"]
     until(20, lambda: len(shards(server)) < kept)
 
     unknown = server.admin("worker", "pause", "nobody", check=False)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use dewar_env::worker::WorkerState;
 use dewar_journal::JournalState;
 use dewar_store::Store;
 use dewar_types::Timestamp;
@@ -195,11 +196,23 @@ impl AdminCommand for StatusRequest {
             ledger: admin.upkeep.ledger().await?,
             repair,
             doors: admin.doors.list.clone(),
-            troubles: (admin.doors.troubles)(),
+            troubles: troubles(admin),
             copies: admin.copies.load(Relaxed),
             uploads: open_uploads(&admin.store, admin.env.clock.now()).await?,
         })
     }
+}
+
+/// The problems of services that the doors depend on, and paused workers.
+fn troubles(admin: &AdminContext) -> Vec<HealthIssue> {
+    let mut troubles = (admin.doors.troubles)();
+    let reports = admin.workers.reports().into_iter();
+    let paused = reports.filter(|worker| worker.state == WorkerState::Paused);
+    troubles.extend(paused.map(|worker| HealthIssue {
+        what: format!("the worker {} is paused", worker.name),
+        advice: format!("dewar worker resume {}", worker.name),
+    }));
+    troubles
 }
 
 /// The main pool, and the further ones.

@@ -120,6 +120,7 @@ pub use multipart::{
 };
 pub use node::{Hierarchy, ParentDirectory, ResolvedNode};
 pub use publish::{DataChanges, NewVersion, Published};
+pub use quota::SuspendedQuotas;
 pub use reclaim::ReclaimReport;
 pub use relocate::Relocation;
 pub use rename::RenameOptions;

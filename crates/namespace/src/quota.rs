@@ -8,21 +8,39 @@
 //! kept in memory. A new limit applies to batches that are made after it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dewar_catalog::record::{CounterScope, Entry, PartRecord, QuotaRecord, Record};
 use dewar_catalog::{Actor, Quota, Usage, keys};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, UploadId, UserId};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::quota_table::quota_exceeded;
+use super::quota_table::{Quotas, quota_exceeded};
 use super::resolve::{ResolvedName, ResolvedPath, not_found};
 use super::{Bucket, Tree, charge};
+
+/// No quota holds until this is dropped.
+pub struct SuspendedQuotas(Arc<Quotas>);
+
+impl Drop for SuspendedQuotas {
+    fn drop(&mut self) {
+        self.0.resume();
+    }
+}
 
 impl Tree {
     /// Whether anything at all is limited, from memory.
     #[must_use]
     pub fn has_quotas(&self) -> bool {
         !self.quotas.is_empty()
+    }
+
+    /// Lifts all limits until the result is dropped: content that exists already gets its names
+    /// back, however large the quotas are by now. The store must not be served meanwhile.
+    #[must_use]
+    pub fn suspend_quotas(&self) -> SuspendedQuotas {
+        self.quotas.suspend();
+        SuspendedQuotas(Arc::clone(&self.quotas))
     }
 
     /// The limits of a tenant, a user or a bucket, from memory.

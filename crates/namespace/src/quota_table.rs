@@ -1,6 +1,7 @@
 //! Quotas and reservations in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use dewar_catalog::record::CounterScope;
 use dewar_catalog::{Catalog, Quota, Usage};
@@ -12,6 +13,8 @@ use parking_lot::{Mutex, RwLock};
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
     by_scope: RwLock<BTreeMap<CounterScope, Quota>>,
+    /// No limit holds while this is set.
+    suspended: AtomicBool,
     pub(super) reserved: Reserved,
     /// One change at a time, so that memory and catalog agree.
     pub(super) changing: tokio::sync::Mutex<()>,
@@ -25,6 +28,7 @@ impl Quotas {
         let by_scope = all.map(|set| (set.scope, set.quota)).collect();
         Ok(Self {
             by_scope: RwLock::new(by_scope),
+            suspended: AtomicBool::new(false),
             reserved: Reserved::default(),
             changing: tokio::sync::Mutex::default(),
         })
@@ -34,8 +38,17 @@ impl Quotas {
         self.by_scope.read().get(&scope).copied()
     }
 
+    /// Whether nothing is limited.
     pub(super) fn is_empty(&self) -> bool {
-        self.by_scope.read().is_empty()
+        self.suspended.load(Relaxed) || self.by_scope.read().is_empty()
+    }
+
+    pub(super) fn suspend(&self) {
+        self.suspended.store(true, Relaxed);
+    }
+
+    pub(super) fn resume(&self) {
+        self.suspended.store(false, Relaxed);
     }
 
     pub(super) fn put(&self, scope: CounterScope, quota: Quota) {

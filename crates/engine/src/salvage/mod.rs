@@ -115,6 +115,8 @@ impl Salvage<'_> {
             raise_ids(store).await?;
         }
         let place = self.write && self.place;
+        // What is put back was within the quotas when it was written.
+        let _unlimited = store.tree().suspend_quotas();
         let from = rebuilt.as_ref().map(|rebuilt| rebuilt.from);
         let teller = SalvageReporter::new(self.report, from);
         let placer = NameRestorer::new(store, place, teller).await?;

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::MasterKeys;
+use dewar_catalog::Quota;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::{Disk, WorkProgress};
 use dewar_types::{ErrorKind, Result};
 
 use super::disaster::{DEWAR, DISKS, Scene, check, config, folders, master, read, rebuild, wipe};
-use super::run;
+use super::{bucket, run};
 use crate::salvage::Finding;
 use crate::{BackupPlan, BackupReport, Engine, Restore, RestoreReport};
 use dewar_disks::upkeep::Decision;
 use dewar_store::LedgerDepth;
+use dewar_store::quota::QuotaTarget;
 
 const CATALOG: [&str; 2] = ["journal/", "index/"];
 
@@ -126,7 +128,20 @@ fn an_old_backup_comes_back_with_what_is_newer_on_the_disks() {
     run(async {
         let mut scene = Scene::new(world(3)).await;
         scene.fill().await;
+        // The backup has a quota that was lifted later.
+        let store = scene.engine.store().clone();
+        let limit = async |max_bytes| {
+            let quota = Quota {
+                max_bytes,
+                ..Quota::default()
+            };
+            let target = QuotaTarget::Bucket(bucket("first"));
+            store.set_quota(&target, quota).await.expect("limited");
+        };
+        limit(Some(1)).await;
         backup(&scene).await.expect("backed up");
+        limit(None).await;
+        drop(store);
         scene.put("later/large", 44_000, 50).await;
         scene.put("later/small", 4_400, 51).await;
         scene.put("large/1", 45_000, 52).await;
