@@ -14,6 +14,7 @@ use subtle::ConstantTimeEq as _;
 
 use crate::error::{DavError, Result};
 use crate::front::WebDav;
+use crate::limits::RETRY_AFTER_SECS;
 
 /// The parameter of the query with a token.
 const TOKEN_PARAMETER: &str = "authz";
