@@ -662,7 +662,7 @@ impl Membership {
         self.refused
             .lock()
             .retain(|_, since| since.elapsed() < RETRY_AFTER);
-        for id in self.store.disks().removable() {
+        for id in self.removable().await? {
             if self.refused.lock().contains_key(&id) {
                 continue;
             }
@@ -679,6 +679,17 @@ impl Membership {
         }
         self.settle_index().await;
         Ok(())
+    }
+
+    /// Replaced disks without a shard that the catalog names. There are none while it is not settled
+    /// whether other blobs exist: a catalog that was restored knows only a part of what is on a disk.
+    async fn removable(&self) -> Result<Vec<DiskId>> {
+        let disks = self.store.disks();
+        let removable = disks.removable();
+        match removable.is_empty() || disks.rebuilt().await?.is_none() {
+            true => Ok(removable),
+            false => Ok(Vec::new()),
+        }
     }
 
     /// Removes disks that were given up with a loss from the catalog too. Nothing is expected on

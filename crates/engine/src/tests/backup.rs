@@ -190,7 +190,15 @@ fn an_old_backup_comes_back_with_what_is_newer_on_the_disks() {
         let world = world.kill(2);
         let engine = super::disaster::try_open(&world, crate::BackgroundWork::On).await;
         let engine = engine.expect("opens");
-        tokio::time::sleep(Duration::from_secs(300)).await;
+        // A disk whose replacement the backup does not know is being replaced once more. It may have
+        // content that the catalog does not name yet.
+        let replaced = engine.pool().members().nth(1).expect("a disk").id;
+        let disks = engine.store().disks();
+        let replace = disks.record_decision(replaced, Some(Decision::Replace));
+        replace.await.expect("recorded");
+        tokio::time::sleep(Duration::from_secs(900)).await;
+        assert!(!disks.removed().contains(&replaced));
+        disks.record_decision(replaced, None).await.expect("kept");
         assert!(read(&engine, "first", "later/large").await.is_err());
         engine.store().accounts().user("ann").await.expect("there");
         let next = engine.store().tree().ids().blob().await.expect("an id");
