@@ -81,7 +81,8 @@ impl Tree {
         let now = self.catalog().env().clock.now();
         let mut covering = Vec::new();
         for (depth, (parent, name)) in sites.iter().enumerate() {
-            let concerns = depth + 1 == names || (with_parent && depth + 2 == names);
+            // A change that makes directories concerns the last one that exists.
+            let concerns = depth + 1 == names || (with_parent && depth + 2 == sites.len());
             let mut pages = keys::locks(*parent, name).pages(&**self.kv(), PAGE);
             while let Some(page) = pages.next().await? {
                 for (key, value) in page {
@@ -104,9 +105,17 @@ impl Tree {
         bucket: &Bucket,
         directory: &ObjectKey,
     ) -> Result<Vec<NameLock>, Error> {
-        let mut locks = self.all_locks().await?;
+        let mut pages = tables::LOCK.keys().pages(&**self.kv(), PAGE);
         let now = self.catalog().env().clock.now();
-        locks.retain(|lock| lock.is_below(bucket, directory) && !lock.has_ended(now));
+        let mut locks = Vec::new();
+        while let Some(page) = pages.next().await? {
+            for (key, value) in page {
+                let lock = NameLock::from_pair(key, &value)?;
+                if lock.is_below(bucket, directory) && !lock.has_ended(now) {
+                    locks.push(lock);
+                }
+            }
+        }
         Ok(locks)
     }
 
@@ -182,13 +191,19 @@ impl Tree {
     /// Gives a lock another end.
     ///
     /// # Errors
-    /// Errors of the engine.
+    /// [`ErrorKind::Precondition`] if it has ended or was given back; errors of the engine.
     pub async fn extend_lock(
         &self,
         lock: &NameLock,
         expires: Timestamp,
     ) -> Result<NameLock, Error> {
         let _one_at_a_time = self.lock_grants.lock().await;
+        let now = self.catalog().env().clock.now();
+        let is_there = self.kv().get(&lock.key).await?.value.is_some();
+        if !is_there || lock.has_ended(now) {
+            let message = format!("the lock on {} has ended", lock.record.path);
+            return Err(Error::new(ErrorKind::Precondition, message));
+        }
         let extended = NameLock {
             record: LockRecord {
                 expires,

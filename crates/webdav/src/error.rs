@@ -94,7 +94,9 @@ impl DavError {
                 );
                 text.push_str(name);
                 text.push_str("/><!-- ");
-                push_escaped(&mut text, &inner.message.replace("--", "- -"));
+                // A comment has no two dashes in a row.
+                let words = inner.message.replace("--", "- -").replace("--", "- -");
+                push_escaped(&mut text, &words);
                 text.push_str(" --></D:error>\n");
                 typed_answer(inner.status, "application/xml; charset=utf-8", text)
             }

@@ -15,6 +15,9 @@ pub const ANONYMOUS_DOCUMENT_BYTES_MAX: usize = 16 * 1024;
 /// Deepest nesting of elements in a document.
 pub const XML_DEPTH_MAX: usize = 32;
 
+/// Most elements and attributes in a document together. Each holds its namespace in memory.
+pub const XML_NODES_MAX: usize = 4096;
+
 /// Most properties that one request may name.
 pub const PROPERTIES_MAX: usize = 256;
 
@@ -23,6 +26,9 @@ pub const PROPERTY_NAME_BYTES_MAX: usize = 1024;
 
 /// Most ranges in one request: as many as a head of 32 KiB can name in practice.
 pub const RANGES_MAX: usize = 4096;
+
+/// Longest media type in the head of each of several ranges. A longer one is not sent there.
+pub const PART_TYPE_BYTES_MAX: usize = 128;
 
 /// Names of a directory that are read at once.
 pub const LIST_PAGE: usize = 500;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use dewar_auth::{Action, Caller};
+use dewar_auth::{Action, Caller, makes_only_new};
 use dewar_catalog::record::LockRecord;
 use dewar_namespace::{Bucket, LockGrant, NameLock};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result, Timestamp};
@@ -103,6 +103,13 @@ impl Store {
         let Some(holder) = holder(caller) else {
             return Err(Error::new(ErrorKind::Denied, "locks are for users"));
         };
+        let (tenant, name) = (&bucket.tenant.name, bucket.name.as_str());
+        if makes_only_new(caller, tenant, name, request.resource.key.as_str())
+            && self.stat(caller, &request.resource).await.is_ok()
+        {
+            let message = "the token lets create but not change, so it locks no existing name";
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
         if request.owner.len() > LOCK_OWNER_BYTES_MAX {
             let message = format!("the owner of a lock has at most {LOCK_OWNER_BYTES_MAX} bytes");
             return Err(Error::new(ErrorKind::TooLarge, message));
@@ -141,8 +148,8 @@ impl Store {
         self.inner.tree.has_locks().await
     }
 
-    /// The locks that cover a name, and further ones of the scope. Callers who may not write the name
-    /// see none.
+    /// The locks that cover a name, and further ones of the scope. Callers who may neither write nor
+    /// delete the name, as a file or as a directory, see none.
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchBucket`].
@@ -162,7 +169,7 @@ impl Store {
         if scope.below {
             locks.extend(inner.tree.locks_below(&bucket, key).await?);
         }
-        if locks.is_empty() || inner.authorize_lock(caller, &bucket, key, true).is_err() {
+        if locks.is_empty() || !inner.may_change(caller, &bucket, key) {
             return Ok(Vec::new());
         }
         Ok(locks
@@ -210,13 +217,20 @@ impl Store {
         inner.tree.remove_locks(vec![lock]).await
     }
 
-    /// Removes the locks of a name that is gone, and of the names below it.
+    /// Removes the locks of a name that the caller has removed, and of the names below it.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    /// [`ErrorKind::Denied`] for a caller who may neither write nor delete the name;
+    /// [`ErrorKind::NoSuchBucket`].
     pub async fn remove_locks(&self, caller: &Caller, resource: &ObjectRef) -> Result<()> {
-        let inner = &self.inner;
-        let (bucket, key) = (inner.lockable(caller, resource).await?, &resource.key);
+        let (inner, key) = (&self.inner, &resource.key);
+        let bucket = inner.bucket_of(caller, &resource.bucket).await?;
+        if !inner.may_change(caller, &bucket, key) {
+            return Err(Error::new(
+                ErrorKind::Denied,
+                "the name is another caller's",
+            ));
+        }
         let mut gone = inner.tree.locks_covering(&bucket, key, false).await?;
         gone.retain(|lock| lock.record.path == key.as_str());
         gone.extend(inner.tree.locks_below(&bucket, key).await?);
@@ -228,24 +242,23 @@ impl Inner {
     /// The bucket of a name, for a caller who may write the name.
     async fn lockable(&self, caller: &Caller, resource: &ObjectRef) -> Result<Bucket> {
         let bucket = self.bucket_of(caller, &resource.bucket).await?;
-        self.authorize_lock(caller, &bucket, &resource.key, false)?;
+        let (details, key) = (self.details(), resource.key.as_str());
+        self.authorize_in_bucket(caller, Action::PutObject, &bucket, Some(key), &details)?;
         Ok(bucket)
     }
 
-    /// `quietly`: a refusal only hides something, and is not recorded.
-    fn authorize_lock(
-        &self,
-        caller: &Caller,
-        bucket: &Bucket,
-        key: &ObjectKey,
-        quietly: bool,
-    ) -> Result<()> {
-        let (action, details) = (Action::PutObject, self.details());
-        let key = Some(key.as_str());
-        match quietly {
-            true => self.authorize_optional(caller, action, bucket, key, &details),
-            false => self.authorize_in_bucket(caller, action, bucket, key, &details),
-        }
+    /// Whether the caller may write or delete a name, as a file or as a directory. A refusal only
+    /// hides something, and is not recorded.
+    fn may_change(&self, caller: &Caller, bucket: &Bucket, key: &ObjectKey) -> bool {
+        let directory = format!("{key}/");
+        let may = |action, key| {
+            let details = self.details();
+            let allowed = self.authorize_optional(caller, action, bucket, Some(key), &details);
+            allowed.is_ok()
+        };
+        [key.as_str(), &directory]
+            .into_iter()
+            .any(|key| may(Action::PutObject, key) || may(Action::DeleteObject, key))
     }
 
     /// A lock of the caller that covers a name.

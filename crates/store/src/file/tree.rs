@@ -9,18 +9,19 @@ use std::collections::VecDeque;
 
 use dewar_auth::{Action, Caller, Details};
 use dewar_catalog::record::DirRecord;
-use dewar_namespace::{Bucket, Hierarchy, ListQuery, Listed, Listing};
+use dewar_namespace::{Bucket, ETagMatch, Hierarchy, ListQuery, Listed, Listing};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::api::{
-    BucketRef, CopyRequest, DeleteItem, ObjectRef, ReadCondition, VersionAttributes, WriteCondition,
+    BucketRef, CopyRequest, DeleteItem, DeleteRequest, ObjectRef, ReadCondition, VersionAttributes,
+    WriteCondition,
 };
 use crate::limits::{TREE_FAILURES_MAX, TREE_PAGE, TREE_WALK_LATER};
 use crate::listing_limits::GATE_RETRY_AFTER;
 use crate::{Inner, Store};
 use dewar_auth::fair_share::{ShareOwner, SharePermit};
 
-use super::{AttributeChange, CopyTreeRequest, MakeDirRequest, TreeReport};
+use super::{AttributeChange, CopyTreeRequest, MakeDirRequest, Node, TreeReport};
 
 /// A directory on the way down.
 struct OpenDirectory {
@@ -250,6 +251,25 @@ impl Store {
     /// [`ErrorKind::InvalidArgument`] for a target in the source. Names that could not be copied are
     /// in the report.
     pub async fn copy_tree(&self, caller: &Caller, request: CopyTreeRequest) -> Result<TreeReport> {
+        self.transfer_tree(caller, request, false).await
+    }
+
+    /// Copies a directory with all that is in it to another bucket, and removes each name as soon as
+    /// it is copied. A file that was replaced after its copy, and a directory that got a new name,
+    /// stay and are in the report. A repetition with `overwrite` goes on with what is left.
+    ///
+    /// # Errors
+    /// As [`Store::copy_tree`]. The caller needs the right to delete each name, too.
+    pub async fn move_tree(&self, caller: &Caller, request: CopyTreeRequest) -> Result<TreeReport> {
+        self.transfer_tree(caller, request, true).await
+    }
+
+    async fn transfer_tree(
+        &self,
+        caller: &Caller,
+        request: CopyTreeRequest,
+        removes: bool,
+    ) -> Result<TreeReport> {
         let (source, target) = (&request.source, &request.target);
         let mut walk = TreeWalk::begin(&self.inner, caller, source).await?;
         let inside = format!("{}/", target.key);
@@ -268,6 +288,13 @@ impl Store {
             let (key, made) = match &step {
                 TreeStep::File(key) => (key, None),
                 TreeStep::Enter(key, Some(mode)) => (key, Some(*mode)),
+                TreeStep::Leave(prefix, Some(_)) if removes => {
+                    let directory = object(&source.bucket, trimmed(prefix))?;
+                    if let Err(error) = self.remove_dir(caller, &directory).await {
+                        report.add(prefix, Err(error));
+                    }
+                    continue;
+                }
                 TreeStep::Enter(_, None) | TreeStep::Leave(..) => continue,
             };
             let to = format!("{inside}{}", key.strip_prefix(&from).unwrap_or(key));
@@ -284,7 +311,17 @@ impl Store {
                         (Err(error), _) | (_, Err(error)) => Err(error),
                     }
                 }
-                None => self.copy_file(caller, &request, key, &to).await,
+                None => match (object(&source.bucket, key), object(&target.bucket, &to)) {
+                    (Ok(from), Ok(to)) if removes => {
+                        self.move_file(caller, from, to, request.overwrite).await
+                    }
+                    (Ok(from), Ok(to)) => {
+                        let any = ReadCondition::default();
+                        self.copy_file(caller, from, to, any, request.overwrite)
+                            .await
+                    }
+                    (Err(error), _) | (_, Err(error)) => Err(error),
+                },
             };
             report.add(key, copied);
         }
@@ -331,22 +368,60 @@ impl Store {
         self.change_attributes(caller, target, change).await
     }
 
+    /// Copies a file, by preference within its pool, and removes it if nobody replaced it meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Store::stat`], [`Store::copy`] and [`Store::delete`]; [`ErrorKind::IsADirectory`];
+    /// [`ErrorKind::AlreadyExists`] for a target that must not be replaced. [`ErrorKind::Precondition`]
+    /// when the file was replaced: the target may have its earlier content then.
+    pub async fn move_file(
+        &self,
+        caller: &Caller,
+        from: ObjectRef,
+        to: ObjectRef,
+        overwrite: bool,
+    ) -> Result<()> {
+        let Node::File(_, info) = self.stat(caller, &from).await? else {
+            let message = format!("{} is a directory", from.key);
+            return Err(Error::new(ErrorKind::IsADirectory, message));
+        };
+        let same = ETagMatch::Is(info.etag);
+        let unchanged = ReadCondition {
+            if_match: vec![same.clone()],
+            ..ReadCondition::default()
+        };
+        self.copy_file(caller, from.clone(), to, unchanged, overwrite)
+            .await?;
+        let removal = DeleteRequest {
+            object: from,
+            version: None,
+            condition: WriteCondition {
+                if_match: Some(same),
+                ..WriteCondition::NONE
+            },
+            bypass: false,
+        };
+        self.delete(caller, removal).await.map(drop)
+    }
+
     async fn copy_file(
         &self,
         caller: &Caller,
-        request: &CopyTreeRequest,
-        from: &str,
-        to: &str,
+        from: ObjectRef,
+        to: ObjectRef,
+        source_condition: ReadCondition,
+        overwrite: bool,
     ) -> Result<()> {
-        let condition = match request.overwrite {
+        let condition = match overwrite {
             true => WriteCondition::NONE,
             false => WriteCondition::absent(),
         };
+        let exists = to.key.to_string();
         let copy = CopyRequest {
-            source: object(&request.source.bucket, from)?,
+            source: from,
             source_version: None,
-            source_condition: ReadCondition::default(),
-            target: object(&request.target.bucket, to)?,
+            source_condition,
+            target: to,
             attributes: VersionAttributes::default(),
             replace_headers: false,
             checksum: None,
@@ -357,8 +432,8 @@ impl Store {
             acl: None,
         };
         match self.copy(caller, copy).await {
-            Err(error) if error.kind() == ErrorKind::Precondition && !request.overwrite => {
-                let message = format!("{to} exists");
+            Err(error) if error.kind() == ErrorKind::Precondition && !overwrite => {
+                let message = format!("{exists} exists");
                 Err(Error::with_source(ErrorKind::AlreadyExists, message, error))
             }
             copied => copied.map(drop),

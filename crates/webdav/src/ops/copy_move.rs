@@ -11,7 +11,7 @@ use dewar_store::api::{
     VersionAttributes, WriteCondition,
 };
 use dewar_store::file::{CopyTreeRequest, Node, PathTarget, TreeReport};
-use dewar_types::ErrorKind;
+use dewar_types::{Error, ErrorKind, ObjectKey};
 use http::StatusCode;
 
 use super::delete::remove;
@@ -23,6 +23,9 @@ use crate::destination::Destination;
 use crate::error::{DavError, Result};
 use crate::front::WebDav;
 use crate::resource_path::ResourcePath;
+
+/// Characters of its name that the name of a replaced directory keeps until it is removed.
+const ASIDE_NAME_CHARS: usize = 48;
 
 /// Both ends of a COPY or MOVE within this service.
 struct LocalCopy {
@@ -53,8 +56,9 @@ pub(super) async fn copy(front: &Arc<WebDav>, context: &RequestContext) -> Resul
     }
     let ends = LocalCopy::find(front, context, &path).await?;
     ends.require_target_locks(front, context).await?;
-    ends.clear_target(front, context).await?;
-    let report = ends.copy(front, context, depth).await?;
+    let aside = ends.set_target_aside(front, context).await?;
+    let report = ends.copy(front, context, depth).await;
+    let report = ends.settle_target(front, context, aside, report).await?;
     Ok(ends.answer(&report))
 }
 
@@ -73,31 +77,30 @@ pub(super) async fn rename(front: &Arc<WebDav>, context: &RequestContext) -> Res
     }
     require_locks(front, context, &ends.source, REMOVED).await?;
     ends.require_target_locks(front, context).await?;
-    ends.clear_target(front, context).await?;
-    if ends.source.bucket == ends.target.bucket {
-        let request = RenameNodeRequest {
-            source: ends.source.clone(),
-            target: ends.target.clone(),
-            overwrite: match ends.overwrites {
-                true => Overwrite::Files,
-                false => Overwrite::Never,
-            },
-        };
-        let renamed = front.store.rename_node(&context.caller, request).await;
-        renamed.map_err(refused_target)?;
+    let aside = ends.set_target_aside(front, context).await?;
+    let moved = ends.rename(front, context).await;
+    let report = ends.settle_target(front, context, aside, moved).await?;
+    if report.failed == 0 {
         // RFC 4918 section 7.5: locks do not move.
         remove_locks(front, context, &ends.source).await;
-        return Ok(ends.answer(&TreeReport::default()));
     }
-    let mut report = ends.copy(front, context, Depth::Infinity).await?;
-    if report.failed == 0 {
-        report = remove(front, context, &ends.source).await?;
-    }
-    if report.failed > 0 {
-        return Ok(failures_answer(&ends.source.bucket, &report));
-    }
-    remove_locks(front, context, &ends.source).await;
     Ok(ends.answer(&report))
+}
+
+async fn rename_node(
+    front: &Arc<WebDav>,
+    context: &RequestContext,
+    source: &ObjectRef,
+    target: &ObjectRef,
+    overwrite: Overwrite,
+) -> Result<()> {
+    let request = RenameNodeRequest {
+        source: source.clone(),
+        target: target.clone(),
+        overwrite,
+    };
+    let renamed = front.store.rename_node(&context.caller, request).await;
+    renamed.map(drop).map_err(refused_target)
 }
 
 /// The refusal when the name of the target has been taken, or what is above it is missing.
@@ -175,17 +178,101 @@ impl LocalCopy {
         require_locks(front, context, &self.target, scope).await
     }
 
-    /// Removes what is at the target, unless a file is to replace a file.
-    async fn clear_target(&self, front: &Arc<WebDav>, context: &RequestContext) -> Result<()> {
+    /// Renames what is at the target, unless a file is to replace a file, so that it is removed only
+    /// after the change has succeeded. Returns its name until then.
+    ///
+    /// # Errors
+    /// Those of the rename: nothing was changed then.
+    async fn set_target_aside(
+        &self,
+        front: &Arc<WebDav>,
+        context: &RequestContext,
+    ) -> Result<Option<ObjectRef>> {
         let replaces_file = matches!(self.replaced, Some(Node::File(..)));
         if self.replaced.is_none() || replaces_file && matches!(self.node, Node::File(..)) {
-            return Ok(());
+            return Ok(None);
         }
-        let report = remove(front, context, &self.target).await?;
-        match report.failures.into_iter().next() {
-            Some((_, error)) => Err(error.into()),
-            None => Ok(()),
+        if !front.config.recursive_delete && matches!(self.replaced, Some(Node::Directory(_))) {
+            // The directory goes only if it is empty.
+            remove(front, context, &self.target).await?;
+            return Ok(None);
         }
+        let mut random = [0; 8];
+        front.env.rng.fill(&mut random);
+        let (above, name) = match self.target.key.as_str().rsplit_once('/') {
+            Some((above, name)) => (format!("{above}/"), name),
+            None => (String::new(), self.target.key.as_str()),
+        };
+        // The name may be as long as a name can be.
+        let name: String = name.chars().take(ASIDE_NAME_CHARS).collect();
+        let key = format!("{above}.{name}.replaced-{}", dewar_sigv4::hex(&random));
+        let aside = ObjectRef {
+            bucket: self.target.bucket.clone(),
+            key: ObjectKey::new(&key).map_err(Error::from)?,
+        };
+        rename_node(front, context, &self.target, &aside, Overwrite::Never).await?;
+        Ok(Some(aside))
+    }
+
+    /// Removes what was at the target if the change succeeded, and otherwise gives it its name back.
+    async fn settle_target(
+        &self,
+        front: &Arc<WebDav>,
+        context: &RequestContext,
+        aside: Option<ObjectRef>,
+        changed: Result<TreeReport>,
+    ) -> Result<TreeReport> {
+        let Some(aside) = aside else {
+            return changed;
+        };
+        match changed {
+            Ok(report) => {
+                // What was replaced stays if a part of the change failed.
+                let is_gone = report.failed == 0
+                    && matches!(remove(front, context, &aside).await, Ok(left) if left.failed == 0);
+                if !is_gone {
+                    let (path, left) = (&context.path.text, &aside.key);
+                    tracing::warn!(path, %left, "what was replaced is kept under another name");
+                }
+                Ok(report)
+            }
+            Err(refusal) => {
+                let target = &self.target;
+                let back = rename_node(front, context, &aside, target, Overwrite::Never).await;
+                if let Err(error) = back {
+                    let left = &aside.key;
+                    tracing::error!(%left, %error, "what was to be replaced did not get its name back");
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Moves the source: by a rename within the bucket, else by copies.
+    async fn rename(&self, front: &Arc<WebDav>, context: &RequestContext) -> Result<TreeReport> {
+        let (source, target) = (&self.source, &self.target);
+        if source.bucket == target.bucket {
+            let overwrite = match self.overwrites {
+                true => Overwrite::Files,
+                false => Overwrite::Never,
+            };
+            rename_node(front, context, source, target, overwrite).await?;
+            return Ok(TreeReport::default());
+        }
+        let (store, caller) = (&front.store, &context.caller);
+        let (source, target) = (source.clone(), target.clone());
+        if let Node::File(..) = self.node {
+            let moved = store.move_file(caller, source, target, self.overwrites);
+            moved.await.map_err(refused_target)?;
+            return Ok(TreeReport::default());
+        }
+        let request = CopyTreeRequest {
+            source,
+            target,
+            overwrite: self.overwrites,
+        };
+        let moved = store.move_tree(caller, request).await;
+        moved.map_err(refused_target)
     }
 
     /// Copies the source, in a directory also what is in it if the depth is infinite.

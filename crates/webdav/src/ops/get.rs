@@ -22,7 +22,7 @@ use super::browse;
 use crate::context::RequestContext;
 use crate::error::{DavError, Result};
 use crate::front::WebDav;
-use crate::limits::{DIGEST_WAIT, RANGES_MAX, RETRY_AFTER_SECS};
+use crate::limits::{DIGEST_WAIT, PART_TYPE_BYTES_MAX, RANGES_MAX, RETRY_AFTER_SECS};
 
 /// The media type of content that has none.
 pub(super) const OCTETS: &str = "application/octet-stream";
@@ -110,7 +110,9 @@ async fn several(
     let mut headers = file_headers(&file.info);
     push_digest(front, context, object, &file.info, digest, &mut headers).await?;
     let kind = file.info.attributes.headers.content_type.clone();
-    let kind = kind.filter(|kind| !kind.contains(['\r', '\n']));
+    // It stands in the head of each range.
+    let kind =
+        kind.filter(|kind| kind.len() <= PART_TYPE_BYTES_MAX && !kind.contains(['\r', '\n']));
     let mut random = [0; 16];
     front.env.rng.fill(&mut random);
     let boundary = dewar_sigv4::hex(&random);

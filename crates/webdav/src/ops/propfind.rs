@@ -265,7 +265,8 @@ impl Walk {
             let read = self.front.store.extended_attributes(&self.caller, object);
             match read.await {
                 Ok(attributes) => dead = dead_properties(attributes),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                // It is gone, or the caller may list it and not read it.
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Denied) => {}
                 Err(error) => return Err(error),
             }
         }

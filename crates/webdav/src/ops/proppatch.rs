@@ -22,9 +22,9 @@ use crate::xml::{DAV, XmlElement, XmlName, push_xml_element};
 type PropertyChange = (XmlName, Option<String>);
 
 pub(super) async fn call(front: &Arc<WebDav>, context: &mut RequestContext) -> Result<Answer> {
+    let node = lookup(front, context).await?;
     let document = context.document(PROPPATCH_BYTES_MAX).await?;
     let changes = changes_of(&document)?;
-    let node = lookup(front, context).await?;
     let is_directory = matches!(node, Node::Directory(_));
     let protected = |name: &XmlName| name.namespace == DAV || LiveProperty::of(name).is_some();
     let Some(object) = context.path.object() else {

@@ -7,7 +7,7 @@ use dewar_http_front::{
     Answer, BodyLength, declared_digests, digest_fields, empty_answer, header, quoted,
     wanted_digest, write_condition_at,
 };
-use dewar_store::api::{ExpectedContent, VersionAttributes, WriteMode, WriteRequest};
+use dewar_store::api::{ExpectedContent, ObjectRef, VersionAttributes, WriteMode, WriteRequest};
 use dewar_store::limits::OBJECT_BYTES_MAX;
 use dewar_types::{Error, ErrorKind};
 use http::header::{
@@ -32,11 +32,7 @@ pub(super) async fn call(front: &Arc<WebDav>, context: &mut RequestContext) -> R
         let error = Error::new(ErrorKind::IsADirectory, "The path names a directory.");
         return Err(error.into());
     };
-    if front.store.has_locks().await? {
-        let exists = front.store.stat(&context.caller, &object).await.is_ok();
-        let scope = if exists { CHANGED } else { ADDED };
-        require_locks(front, context, &object, scope).await?;
-    }
+    check_locks(front, context, &object).await?;
     let digests = declared_digests(context.headers())?;
     let wanted = wanted_digest(context.headers())?;
     let named = digests.iter().map(dewar_checksum::Digest::algorithm);
@@ -49,7 +45,7 @@ pub(super) async fn call(front: &Arc<WebDav>, context: &mut RequestContext) -> R
         keep_extended: true,
         want: named.fold(AlgorithmSet::EMPTY, AlgorithmSet::with),
         condition: write_condition_at(context.headers(), "")?,
-        ..WriteRequest::file(object, WriteMode::Replace)
+        ..WriteRequest::file(object.clone(), WriteMode::Replace)
     };
     // A condition on what exists fails where nothing does (RFC 9110 section 13.1.1).
     let absent: &[ErrorKind] = match request.condition.if_match {
@@ -68,6 +64,8 @@ pub(super) async fn call(front: &Arc<WebDav>, context: &mut RequestContext) -> R
         upload.write(bytes).await?;
     }
     length.finish()?;
+    // Another client may have locked it while the body came.
+    check_locks(front, context, &object).await?;
     let expected = ExpectedContent {
         size: Some(length.received()),
         digests,
@@ -85,6 +83,19 @@ pub(super) async fn call(front: &Arc<WebDav>, context: &mut RequestContext) -> R
         digest_fields(headers, &digest, fields);
     }
     Ok(answer)
+}
+
+async fn check_locks(
+    front: &Arc<WebDav>,
+    context: &RequestContext,
+    object: &ObjectRef,
+) -> Result<()> {
+    if !front.store.has_locks().await? {
+        return Ok(());
+    }
+    let exists = front.store.stat(&context.caller, object).await.is_ok();
+    let scope = if exists { CHANGED } else { ADDED };
+    require_locks(front, context, object, scope).await
 }
 
 /// The headers that a GET sends again.

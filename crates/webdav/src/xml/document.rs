@@ -12,7 +12,7 @@ use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::name::{LocalName, ResolveResult};
 use thiserror::Error;
 
-use crate::limits::XML_DEPTH_MAX;
+use crate::limits::{PROPERTY_NAME_BYTES_MAX, XML_DEPTH_MAX, XML_NODES_MAX};
 
 /// A name with its namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,6 +75,9 @@ pub enum XmlError {
     /// Its elements are nested deeper than [`XML_DEPTH_MAX`].
     #[error("the XML is nested deeper than {XML_DEPTH_MAX} elements")]
     Depth,
+    /// It has more than [`XML_NODES_MAX`] elements and attributes.
+    #[error("the XML has more than {XML_NODES_MAX} elements and attributes")]
+    Nodes,
 }
 
 fn malformed(words: &'static str) -> XmlError {
@@ -102,6 +105,7 @@ impl XmlElement {
         reader.config_mut().expand_empty_elements = true;
         let mut open: Vec<Self> = Vec::new();
         let mut root = None;
+        let mut nodes = 0;
         loop {
             let (namespace, event) = reader.read_resolved_event()?;
             let namespace = namespace_of(&namespace);
@@ -115,6 +119,10 @@ impl XmlElement {
                     }
                     let name = name_of(namespace?, start.local_name())?;
                     let attributes = attributes_of(&reader, &start)?;
+                    nodes += 1 + attributes.len();
+                    if nodes > XML_NODES_MAX {
+                        return Err(XmlError::Nodes);
+                    }
                     open.push(Self {
                         name,
                         attributes,
@@ -199,6 +207,9 @@ fn namespace_of(found: &ResolveResult<'_>) -> Result<String, XmlError> {
         ResolveResult::Bound(namespace) => {
             let text = std::str::from_utf8(namespace.as_ref());
             let text = text.map_err(|_| malformed("a namespace is not UTF-8"))?;
+            if text.len() > PROPERTY_NAME_BYTES_MAX {
+                return Err(malformed("a namespace is too long"));
+            }
             let text = quick_xml::escape::unescape(text).map_err(|_| XmlError::Entity)?;
             match text.chars().all(is_xml_char) {
                 true => Ok(text.into_owned()),
@@ -225,6 +236,9 @@ fn attributes_of(
 ) -> Result<Vec<(XmlName, String)>, XmlError> {
     let mut attributes = Vec::new();
     for attribute in start.attributes() {
+        if attributes.len() >= XML_NODES_MAX {
+            return Err(XmlError::Nodes);
+        }
         let attribute = attribute.map_err(quick_xml::Error::from)?;
         let value = value_of(&attribute)?;
         let key = attribute.key;
@@ -340,6 +354,16 @@ mod tests {
         let nested = |depth: usize| "<a>".repeat(depth) + &"</a>".repeat(depth);
         assert!(parse(&nested(XML_DEPTH_MAX)).is_ok());
         assert_eq!(parse(&nested(XML_DEPTH_MAX + 1)), Err(XmlError::Depth));
+        let wide = |elements| format!("<a>{}</a>", "<b/>".repeat(elements));
+        assert!(parse(&wide(XML_NODES_MAX - 1)).is_ok());
+        assert_eq!(parse(&wide(XML_NODES_MAX)), Err(XmlError::Nodes));
+        let attributes = |count: usize| {
+            let all: String = (0..count).map(|number| format!(" b{number}='c'")).collect();
+            format!("<a{all}/>")
+        };
+        assert_eq!(parse(&attributes(XML_NODES_MAX + 1)), Err(XmlError::Nodes));
+        let long = format!("<a xmlns='{}'/>", "u".repeat(PROPERTY_NAME_BYTES_MAX + 1));
+        assert!(parse(&long).is_err());
         for malformed in [
             "",
             "a",

@@ -157,6 +157,11 @@ fn directories_are_copied_moved_and_replaced() {
             .await
             .is(204);
         assert_eq!(&dewar.get("/bucket/file/a").await.is(200).body[..], b"a");
+        // Nothing that was replaced is left under another name.
+        let listing = dewar.owner("PROPFIND", "/bucket").header("depth", "1");
+        let hrefs = listing.send().await.is(207).hrefs();
+        let expected = ["/bucket/", "/bucket/file/", "/bucket/shallow"];
+        assert_eq!(hrefs, expected);
     });
 }
 
