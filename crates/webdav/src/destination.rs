@@ -47,7 +47,8 @@ impl Destination {
             return Err(refused("There must be a URL or a path."));
         }
         let named = Authority::of(&uri);
-        if named.is_some() && !own.iter().any(|own| Authority::parse(own) == named) {
+        let is_own = named.is_some() && own.iter().any(|own| Authority::parse(own) == named);
+        if uri.scheme().is_some() && !is_own {
             return Ok(Self::Remote);
         }
         ResourcePath::parse(uri.path()).map(Self::Local)
@@ -68,7 +69,11 @@ impl Authority {
     }
 
     fn of(uri: &Uri) -> Option<Self> {
-        let secure = matches!(uri.scheme_str()?, "https" | "davs");
+        let secure = match uri.scheme_str()? {
+            "https" | "davs" => true,
+            "http" | "dav" => false,
+            _ => return None,
+        };
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let host = uri.host()?.to_ascii_lowercase();
         Some(Self { secure, host, port })
@@ -106,6 +111,7 @@ mod tests {
             "https://storage.example.org:8443/data/a",
             "https://localhost:8080/data/a",
             "https://other/data/a",
+            "ftp://localhost:8080/data/a",
         ] {
             assert_eq!(of(elsewhere).expect(elsewhere), Destination::Remote);
         }

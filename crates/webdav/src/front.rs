@@ -156,7 +156,7 @@ impl WebDav {
         let caller = self.caller(head, origin).await?;
         summary.user = caller.user().map(|user| user.name.clone());
         let caller = caller.with_facts(WireFacts::of(head, arrival.tls));
-        let path = ResourcePath::parse(head.uri.path())?;
+        let path = ResourcePath::parse(head.uri.path())?.seen_by(&caller);
         match &path.target {
             PathTarget::Root => {}
             PathTarget::Bucket(bucket) => summary.bucket = Some(bucket.name.to_string()),

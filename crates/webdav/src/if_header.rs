@@ -153,7 +153,7 @@ impl ConditionList {
         let path = match &self.tag {
             None => context.path.clone(),
             Some(url) => match Destination::parse(url, &front.own_urls(context))? {
-                Destination::Local(path) => path,
+                Destination::Local(path) => path.seen_by(&context.caller),
                 Destination::Remote => return Ok(false),
             },
         };

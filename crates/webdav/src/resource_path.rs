@@ -1,5 +1,6 @@
 //! The path of a request, and hrefs in answers.
 
+use dewar_auth::Caller;
 use dewar_sigv4::decode_percent;
 use dewar_store::api::ObjectRef;
 use dewar_store::file::{PathTarget, canonical_path};
@@ -34,6 +35,20 @@ impl ResourcePath {
             of_directory: decoded.ends_with('/'),
             text,
         })
+    }
+
+    /// The same path as a caller sees it: buckets of its own tenant have one name, whether or not the
+    /// path names the tenant.
+    pub(crate) fn seen_by(mut self, caller: &Caller) -> Self {
+        let bucket = match &mut self.target {
+            PathTarget::Root => return self,
+            PathTarget::Bucket(bucket) => bucket,
+            PathTarget::Object(object) => &mut object.bucket,
+        };
+        if bucket.tenant.as_ref() == Some(&caller.tenant()) {
+            bucket.tenant = None;
+        }
+        self
     }
 
     /// The file or directory below a bucket.

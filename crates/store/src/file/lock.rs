@@ -103,12 +103,29 @@ impl Store {
         let Some(holder) = holder(caller) else {
             return Err(Error::new(ErrorKind::Denied, "locks are for users"));
         };
-        let (tenant, name) = (&bucket.tenant.name, bucket.name.as_str());
-        if makes_only_new(caller, tenant, name, request.resource.key.as_str())
-            && self.stat(caller, &request.resource).await.is_ok()
-        {
-            let message = "the token lets create but not change, so it locks no existing name";
-            return Err(Error::new(ErrorKind::Denied, message));
+        let (key, details) = (&request.resource.key, inner.details());
+        if request.deep {
+            // It keeps others from all that is below.
+            let below = format!("{key}/");
+            inner.authorize_in_bucket(
+                caller,
+                Action::PutObject,
+                &bucket,
+                Some(&below),
+                &details,
+            )?;
+        }
+        if makes_only_new(
+            caller,
+            &bucket.tenant.name,
+            bucket.name.as_str(),
+            key.as_str(),
+        ) {
+            let node = inner.tree.find_node(&bucket, key).await?;
+            if node.file().is_some() || node.directory().is_some() {
+                let message = "the token lets create but not change, so it locks no existing name";
+                return Err(Error::new(ErrorKind::Denied, message));
+            }
         }
         if request.owner.len() > LOCK_OWNER_BYTES_MAX {
             let message = format!("the owner of a lock has at most {LOCK_OWNER_BYTES_MAX} bytes");

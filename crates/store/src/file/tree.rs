@@ -274,7 +274,8 @@ impl Store {
         let mut walk = TreeWalk::begin(&self.inner, caller, source).await?;
         let inside = format!("{}/", target.key);
         let from = format!("{}/", source.key);
-        if source.bucket == target.bucket && inside.starts_with(&from) {
+        let to = self.inner.bucket_of(caller, &target.bucket).await?;
+        if walk.bucket.id == to.id && inside.starts_with(&from) {
             let message = format!("{} cannot be copied into itself", source.key);
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
@@ -385,6 +386,14 @@ impl Store {
             let message = format!("{} is a directory", from.key);
             return Err(Error::new(ErrorKind::IsADirectory, message));
         };
+        let buckets = (
+            self.inner.bucket_of(caller, &from.bucket).await?,
+            self.inner.bucket_of(caller, &to.bucket).await?,
+        );
+        if buckets.0.id == buckets.1.id && from.key == to.key {
+            let message = format!("{} cannot be moved to itself", from.key);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
         let same = ETagMatch::Is(info.etag);
         let unchanged = ReadCondition {
             if_match: vec![same.clone()],

@@ -43,7 +43,7 @@ pub(super) async fn copy(front: &Arc<WebDav>, context: &RequestContext) -> Resul
         return Err(DavError::new(StatusCode::NOT_IMPLEMENTED, words));
     }
     let path = match Destination::of(&context.head, &front.own_urls(context))? {
-        Destination::Local(path) => path,
+        Destination::Local(path) => path.seen_by(&context.caller),
         Destination::Remote => {
             let words = "Third-party copies are not supported yet.";
             return Err(DavError::new(StatusCode::NOT_IMPLEMENTED, words));
@@ -64,7 +64,7 @@ pub(super) async fn copy(front: &Arc<WebDav>, context: &RequestContext) -> Resul
 
 pub(super) async fn rename(front: &Arc<WebDav>, context: &RequestContext) -> Result<Answer> {
     let path = match Destination::of(&context.head, &front.own_urls(context))? {
-        Destination::Local(path) => path,
+        Destination::Local(path) => path.seen_by(&context.caller),
         Destination::Remote => {
             let words = "A MOVE to another service is not possible: copy it and remove it.";
             return Err(DavError::new(StatusCode::BAD_GATEWAY, words));

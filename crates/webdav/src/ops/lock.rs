@@ -45,7 +45,7 @@ pub(super) async fn lock(front: &Arc<WebDav>, context: &mut RequestContext) -> R
         }
     };
     let info = LockInfo::parse(&document)?;
-    let created = make_unmapped(front, context, &object, &info).await?;
+    let creates = is_unmapped(front, context, &object, &info).await?;
     let request = LockRequest {
         resource: object.clone(),
         shared: info.shared,
@@ -55,7 +55,17 @@ pub(super) async fn lock(front: &Arc<WebDav>, context: &mut RequestContext) -> R
     };
     match front.store.lock(&context.caller, request).await? {
         LockOutcome::Granted(lock) => {
-            let status = match created {
+            let created = match creates {
+                true => make_unmapped(front, context, &object).await,
+                false => Ok(false),
+            };
+            if created.is_err() {
+                let (store, caller) = (&front.store, &context.caller);
+                if let Err(error) = store.unlock(caller, &object, lock.token).await {
+                    tracing::debug!(%error, "the lock of a file that was not made is left");
+                }
+            }
+            let status = match created? {
                 true => StatusCode::CREATED,
                 false => StatusCode::OK,
             };
@@ -73,9 +83,11 @@ fn excluded() -> DavError {
     DavError::new(StatusCode::LOCKED, words).precondition("no-conflicting-lock")
 }
 
-/// Makes an empty file where a lock is taken on a name that nothing has (RFC 4918 section 7.3), and
-/// says whether it did.
-async fn make_unmapped(
+/// Whether nothing has the name, so that an empty file is made for the lock (RFC 4918 section 7.3).
+///
+/// # Errors
+/// 409 without the directory above; 423 where another lock forbids to make it.
+async fn is_unmapped(
     front: &Arc<WebDav>,
     context: &RequestContext,
     object: &ObjectRef,
@@ -93,6 +105,16 @@ async fn make_unmapped(
     }
     check_parent(front, context, &context.path).await?;
     require_locks(front, context, object, ADDED).await?;
+    Ok(true)
+}
+
+/// Makes an empty file, unless there is one by now, and says whether it did.
+async fn make_unmapped(
+    front: &Arc<WebDav>,
+    context: &RequestContext,
+    object: &ObjectRef,
+) -> Result<bool> {
+    let (store, caller) = (&front.store, &context.caller);
     let request = WriteRequest {
         size: Some(0),
         ..WriteRequest::file(object.clone(), WriteMode::New)

@@ -185,6 +185,31 @@ fn a_move_to_another_bucket_copies_and_removes() {
     });
 }
 
+/// A path may name the tenant of the caller, and means the same then.
+#[test]
+fn a_name_is_not_moved_to_itself_by_its_other_path() {
+    talk(async {
+        let dewar = fixture().await;
+        dewar.put("/bucket/dir/a", b"1").await.is(201);
+        for method in ["COPY", "MOVE"] {
+            for (from, to) in [
+                ("/bucket/dir/a", "/@/bucket/dir/a"),
+                ("/@/bucket/dir/a", "/bucket/dir/a"),
+                ("/bucket/dir", "/@/bucket/dir"),
+                ("/bucket/dir", "/@/bucket/dir/in"),
+                ("/bucket/dir/a", "/@/bucket/dir"),
+            ] {
+                send(&dewar, method, from, to, "T").await.is(403);
+                assert_eq!(&dewar.get("/bucket/dir/a").await.is(200).body[..], b"1");
+            }
+        }
+        send(&dewar, "MOVE", "/bucket/dir", "/@/bucket/other", "T")
+            .await
+            .is(201);
+        assert_eq!(&dewar.get("/@/bucket/other/a").await.is(200).body[..], b"1");
+    });
+}
+
 /// The rights on both names count.
 #[test]
 fn strangers_copy_and_move_nothing() {
