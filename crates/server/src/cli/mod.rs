@@ -148,8 +148,8 @@ pub struct DemoArgs {
     /// The folder of the demo [default: $XDG_DATA_HOME/dewar-demo or ~/.local/share/dewar-demo]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// The S3 door's port, the metrics endpoint, the XRootD door and the WebDAV door take the next
-    /// three; 0 takes free ones [default: 9000, or as it was set up]
+    /// The S3 door's port, the metrics endpoint, the XRootD door and the WebDAV door without and with
+    /// TLS take the next four; 0 takes free ones [default: 9000, or as it was set up]
     #[arg(long, value_name = "N")]
     pub port_base: Option<u16>,
     /// Write this JSON file, mode 0600, once every listener accepts
