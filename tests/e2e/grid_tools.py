@@ -33,10 +33,11 @@ class Site:
 
     def variables(self, **more):
         """The environment of a client with a token. A name with the value None is taken out."""
-        told = dict(environment(), X509_CERT_DIR=self.authorities, BEARER_TOKEN=self.token, XRD_NETWORKSTACK="IPv4",
-                    PYTHONPATH=str(TOOLS / "lib" / "python3" / "dist-packages"),
-                    GFAL_PLUGIN_DIR=str(LIBRARIES / "gfal2-plugins"),
-                    GFAL_CONFIG_DIR=str(TOOLS.parent / "etc" / "gfal2.d"), **more)
+        told = environment() | {
+            "X509_CERT_DIR": self.authorities, "BEARER_TOKEN": self.token, "XRD_NETWORKSTACK": "IPv4",
+            "PYTHONPATH": str(TOOLS / "lib" / "python3" / "dist-packages"),
+            "GFAL_PLUGIN_DIR": str(LIBRARIES / "gfal2-plugins"),
+            "GFAL_CONFIG_DIR": str(TOOLS.parent / "etc" / "gfal2.d")} | more
         return {name: value for name, value in told.items() if value is not None}
 
     def run(self, *words, check=True, environment=None, text=True, **options):

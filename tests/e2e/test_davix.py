@@ -1,5 +1,7 @@
 """davix over https: the tools of grid sites, and the vector reads of ROOT."""
 
+import base64
+import itertools
 import random
 import subprocess
 import zlib
@@ -44,7 +46,9 @@ def test_files_go_up_and_down(site, davix, tmp_path):
 def test_a_key_and_its_secret_log_in_too(site, davix, tmp_path):
     (tmp_path / "up").write_bytes(b"by key")
     s3 = site.server.s3
-    login = ("--userlogin", s3["access_key"], "--userpass", s3["secret_key"])
+    # Its own options for a name and a password never answer a server that asks for them.
+    pair = base64.b64encode(f"{s3['access_key']}:{s3['secret_key']}".encode()).decode()
+    login = ("-H", f"Authorization: Basic {pair}")
     davix("put", tmp_path / "up", site.url("by-key"), login=login)
     assert davix("get", site.url("by-key"), login=login).stdout == "by key"
 
@@ -53,7 +57,8 @@ def test_names(site, davix):
     site.put("dir/a", b"abc")
     site.put("dir/b c", b"")
     site.put("dir/sub/d", b"d")
-    assert davix("ls", site.url("dir")).stdout.split("\n") == ["a", "b c", "sub", ""]
+    # It prints names as the server encodes them.
+    assert davix("ls", site.url("dir")).stdout.split("\n") == ["a", "b%20c", "sub", ""]
     long = davix("ls", "-l", site.url("dir")).stdout.splitlines()
     kinds = {line.split()[-1]: (line[0], line.split()[2]) for line in long}
     assert kinds["a"] == ("-", "3") and kinds["sub"][0] == "d", long
@@ -64,7 +69,7 @@ def test_names(site, davix):
     assert site.get("dir/new/moved") == b"abc" and "dir/a" not in site.names()
     davix("rm", site.url("dir/new/moved"))
     assert "dir/new/moved" not in site.names()
-    davix("rm", "-r", site.url("dir"))
+    davix("rm", "-r", "2", site.url("dir"))
     assert not {name for name in site.names() if name.startswith("dir")}
 
 
@@ -90,12 +95,16 @@ def test_who_shows_a_proxy_is_told_that_it_does_not_count(site, davix, tmp_path)
 
 
 def test_vector_reads(site):
-    """Its library asks for 3,900 bytes of ranges a request."""
+    """Its library asks for 3,900 bytes of ranges a request. Pieces may overlap. One inside of another it gets wrong by
+    itself, whatever the server."""
     chance, size = random.Random(7), 8_000_000
     data = content("vector", size)
     site.put("vector", data)
     for count, length in [(1, 10), (1000, 8192), (3000, 17)]:
         pieces = sorted((chance.randrange(size - length), chance.randrange(1, length + 1)) for _ in range(count))
+        ends = itertools.accumulate((sum(piece) for piece in pieces), max)
+        pieces = [piece for piece, end in zip(pieces, ends) if sum(piece) == end]
+        assert len(pieces) > count / 3
         asked = "".join(f"{offset} {length}\n" for offset, length in pieces)
         got = site.run(TOOLS / "bin" / "davix_vector", site.url("vector"), site.authorities, site.token,
                        input=asked.encode(), text=False).stdout

@@ -124,14 +124,17 @@ Ctrl-C stops it; started again on the same folder it finds everything as it was.
 fn over_http(webdav: &str, folder: &Path, shown: &DemoCredentials) -> String {
     let sample = shell_word(&folder.join(SAMPLE_FILE));
     let (key, secret, bucket) = (&shown.access_key, shown.secret_key.reveal(), &shown.bucket);
+    let host = webdav.trim_start_matches("http://");
+    let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
     format!(
         "curl over WebDAV, with a checksum of what arrived:
 
     curl -u {key}:{secret} -T {sample} {webdav}/{bucket}/curl/events.root
     curl -u {key}:{secret} -I -H 'Want-Digest: adler32' {webdav}/{bucket}/curl/events.root
 
-cadaver:
+cadaver (it reads the login from ~/.netrc, and otherwise asks for it):
 
+    (umask 077; echo machine {host} login {key} password {secret} >> ~/.netrc)
     echo put {sample} cadaver.root | cadaver {webdav}/{bucket}/
 
 "
