@@ -6,7 +6,7 @@ import time
 
 import pytest
 import uproot
-from conftest import content, until
+from conftest import ROOT, content, until
 from grid_tools import Site
 from physics import compare_url
 from test_clients import same, tree  # noqa: F401  (a fixture)
@@ -22,11 +22,9 @@ def test_uproot_over_https(site, samples, monkeypatch):
     """Branch by branch, in vector reads that the client joins as it likes. OpenSSL finds the authority by its hash."""
     monkeypatch.setenv("SSL_CERT_DIR", site.authorities)
     monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent")
-    read = 0
-    for sample in [path for path in samples if "nano" in path.name and "rntuple" not in path.name][:3]:
-        site.put(sample.name, sample.read_bytes())
-        read += compare_url(sample, f"{site.url(sample.name)}?authz={site.token}")
-    assert read > 100
+    sample = next(path for path in samples if path.name == "nano_dimuon.root")
+    site.put(sample.name, sample.read_bytes())
+    assert compare_url(sample, f"{site.url(sample.name)}?authz={site.token}") > 10
     with pytest.raises(Exception, match="401"):
         uproot.open(f"{site.url('none.root')}?authz=nonsense")
 
@@ -39,7 +37,7 @@ def test_cadaver(site, server, tmp_path):
     netrc.chmod(0o600)
     commands = ["mkcol dir", f"put {tmp_path}/up dir/a", "copy dir/a dir/b", "move dir/b dir/c", "ls dir", "propset dir/a colour red",
                 "propget dir/a colour", "lock dir/a", "discover dir/a", "unlock dir/a", f"get dir/c {tmp_path}/down",
-                "delete dir/a", "rmcol dir/none", "quit"]
+                "delete dir/a", "delete dir/none", "quit"]
     done = site.run(TOOLS / "bin" / "cadaver", f"{server.ready['webdav']['endpoint']}/{site.bucket}/", input="\n".join(commands) + "\n",
                     environment=site.variables(HOME=str(tmp_path)), cwd=tmp_path)
     assert (tmp_path / "down").read_bytes() == (tmp_path / "up").read_bytes(), done.stdout
@@ -47,7 +45,7 @@ def test_cadaver(site, server, tmp_path):
     said = done.stdout
     for words in ("Creating `dir': succeeded", "Copying", "Value of colour is: red", "Locking", "Unlocking"):
         assert words in said, said
-    assert said.count("failed") == 1, said
+    assert said.count("failed") == 1 and "404 Not Found" in said, said
 
 
 @pytest.fixture(params=["owncloud", "other"])
@@ -93,10 +91,12 @@ def mounted(path):
     return any(line.split()[1] == str(path) for line in open("/proc/mounts"))
 
 
-def test_a_mount_of_rclone_reads_a_root_file(site, rclone, samples, tmp_path):
+def test_a_mount_of_rclone_reads_a_root_file(site, rclone, tmp_path):
+    if rclone.vendor != "owncloud":
+        pytest.skip("a mount does not differ between vendors")
     if not os.access("/dev/fuse", os.W_OK):
         pytest.skip("this machine has no FUSE")
-    sample = next(path for path in samples if path.name == "nano_dy.root")
+    sample = ROOT / "crates/server/testdata/events.root"
     site.put("deep/er/file.root", sample.read_bytes())
     point = tmp_path / "mount"
     point.mkdir()
@@ -105,7 +105,7 @@ def test_a_mount_of_rclone_reads_a_root_file(site, rclone, samples, tmp_path):
     try:
         until("it is mounted", lambda: mounted(point) or process.poll() is not None, seconds=20)
         assert process.poll() is None, process.stdout.read()
-        assert compare_url(sample, str(point / "deep/er/file.root")) > 10
+        assert compare_url(sample, str(point / "deep/er/file.root")) > 1
         (point / "written").write_bytes(content("mount", 300_000))
         until("it is uploaded", lambda: "written" in site.names(), seconds=30)
         assert site.get("written") == content("mount", 300_000)
