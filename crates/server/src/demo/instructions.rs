@@ -124,7 +124,7 @@ Ctrl-C stops it; started again on the same folder it finds everything as it was.
 fn over_http(webdav: &str, folder: &Path, shown: &DemoCredentials) -> String {
     let sample = shell_word(&folder.join(SAMPLE_FILE));
     let (key, secret, bucket) = (&shown.access_key, shown.secret_key.reveal(), &shown.bucket);
-    let host = webdav.trim_start_matches("http://");
+    let (place, host) = (shell_word(folder), webdav.trim_start_matches("http://"));
     let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
     format!(
         "curl over WebDAV, with a checksum of what arrived:
@@ -135,7 +135,7 @@ fn over_http(webdav: &str, folder: &Path, shown: &DemoCredentials) -> String {
 cadaver (it reads the login from ~/.netrc, and otherwise asks for it):
 
     (umask 077; echo machine {host} login {key} password {secret} >> ~/.netrc)
-    echo put {sample} cadaver.root | cadaver {webdav}/{bucket}/
+    (cd {place}; echo put {SAMPLE_FILE} cadaver.root | cadaver {webdav}/{bucket}/)
 
 "
     )
