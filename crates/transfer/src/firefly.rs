@@ -229,7 +229,7 @@ mod tests {
         marker.begin(flow.local, flow.remote);
         marker.end(7);
         marker.end(8);
-        let mut heard = || {
+        let heard = || {
             let mut packet = [0; 2048];
             let len = collector.recv(&mut packet).expect("a packet");
             String::from_utf8_lossy(&packet[..len]).into_owned()

@@ -1,5 +1,7 @@
 //! Pulls and pushes with other servers, sound and broken, over real sockets.
 
+#![allow(unreachable_pub, reason = "modules of one test binary")]
+
 mod connections;
 mod fixture;
 mod peer;
