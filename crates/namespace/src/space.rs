@@ -14,6 +14,7 @@ use dewar_kv::KvRead;
 use dewar_types::{EntryId, Error, GroupId, ObjectKey};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
+use super::removal::all_removals;
 use super::resolve::{ResolvedPath, not_found};
 use super::retry::ConflictRetry;
 use super::walk::{Walk, WalkStep};
@@ -35,6 +36,7 @@ impl Tree {
         path: &ObjectKey,
         quota: Quota,
     ) -> Result<EntryId, Error> {
+        let _no_removal = self.space_marks.write().await;
         self.remark(actor, bucket, Some(path), |record, stage| {
             record.implicit = false;
             let counted = record.space.as_ref().is_some_and(|mark| mark.counted);
@@ -235,6 +237,7 @@ impl Tree {
     /// # Errors
     /// `NotFound` when there is no such space; `Conflict`; errors of the engine.
     pub async fn count_space(&self, bucket: &Bucket, path: &ObjectKey) -> Result<Usage, Error> {
+        let _no_freeing = self.freeing.lock().await;
         let mut turn = ConflictRetry::new(self, bucket.path(path.as_str()));
         loop {
             let chain = self.dir_chain(bucket, path).await?;
@@ -261,6 +264,12 @@ impl Tree {
             let said = (objects.value(kv).await?, bytes.value(kv).await?);
             let mut usage = count_below(kv, id).await?;
             usage += charge::uploads_of_space(kv, bucket.id, id).await?;
+            // What was removed and is not freed yet still counts.
+            for (removed, removal) in all_removals(kv).await? {
+                if removal.spaces.contains(&id) {
+                    usage += count_below(kv, removed).await?;
+                }
+            }
             let mut stage = BatchBuilder::new(self);
             self.stage_mark(&mut stage, &chain, |record, stage| {
                 if let Some(mark) = &mut record.space {

@@ -172,6 +172,7 @@ impl WebDav {
             origin,
             body: body.take(),
             documents: Arc::clone(&self.documents),
+            required_etag: None,
             reservation: None,
         };
         let outcome = Box::pin(ops::call(self, method, &mut context)).await;
@@ -232,6 +233,7 @@ impl WebDav {
             origin,
             body: body.take(),
             documents: Arc::clone(&self.documents),
+            required_etag: None,
             reservation: None,
         };
         let document = context.document(MACAROON_REQUEST_BYTES_MAX).await;

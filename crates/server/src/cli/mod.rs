@@ -23,6 +23,7 @@ mod federation;
 mod identity;
 mod journal_bench;
 mod key_file;
+mod locks;
 mod quota;
 mod run;
 mod server_target;
@@ -53,6 +54,7 @@ pub use federation::{IssuerCommand, RoleCommand, SessionCommand};
 pub use identity::{GroupCommand, PolicyCommand};
 pub use journal_bench::JournalBenchArgs;
 pub use key_file::KeyFileCommand;
+pub use locks::LockCommand;
 pub use quota::QuotaCommand;
 pub use server_target::ServerTarget;
 pub use share::{LoginShare, ShareArgs};
@@ -102,6 +104,9 @@ pub enum Command {
     /// Limit the data of buckets, directories, users, groups and tenants
     #[command(subcommand)]
     Quota(QuotaCommand),
+    /// List the locks of WebDAV clients, or end some of them
+    #[command(subcommand)]
+    Lock(LockCommand),
     /// Create an address with which anybody may download or upload an object for some days
     Share(Box<ShareArgs>),
     /// Search the audit log
@@ -199,6 +204,7 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Usage(args) => usage::usage(args, opener),
         Command::Worker(command) => worker::worker(command),
         Command::Quota(command) => quota::quota(command, opener),
+        Command::Lock(command) => locks::lock(command, opener),
         Command::Share(args) => share::share(*args, opener),
         Command::Audit(args) => audit::audit(&args),
         Command::Status(args) => status::run(&args.target, args.json, args.check),
