@@ -33,6 +33,7 @@ pub mod progress;
 pub mod quota;
 pub mod secret_text;
 pub mod share;
+pub mod space;
 pub mod status;
 mod time_text;
 pub mod upkeep;
@@ -65,6 +66,7 @@ pub const COMMANDS: &[&[CommandEntry]] = &[
     key_file::COMMANDS,
     quota::COMMANDS,
     share::COMMANDS,
+    space::COMMANDS,
     status::COMMANDS,
     upkeep::COMMANDS,
     usage::COMMANDS,

@@ -70,6 +70,7 @@ mod list;
 mod list_versions;
 mod locks;
 mod multipart;
+mod named_space;
 mod node;
 mod publish;
 mod quota;
@@ -118,6 +119,7 @@ pub use multipart::{
     CompleteFn, CompletePart, CompletedObject, ListedUpload, NewPart, NewUpload, OpenUploadEntry,
     PART_NUMBER_MAX, PartNames, PartPage, UploadPage, UploadQuery, UploadUsage,
 };
+pub use named_space::{NewSpace, SPACES_MAX, space_stays};
 pub use node::{Hierarchy, ParentDirectory, ResolvedNode};
 pub use publish::{DataChanges, NewVersion, Published};
 pub use quota::SuspendedQuotas;
@@ -130,6 +132,7 @@ pub use version_attributes::VersionAttributes;
 pub use versions::ChangeContext;
 
 use cache::DirCache;
+use named_space::Spaces;
 use quota_table::Quotas;
 use retry::ContentionLocks;
 
@@ -147,6 +150,7 @@ pub struct Tree {
     cache: Arc<DirCache>,
     contended: Arc<ContentionLocks>,
     quotas: Arc<Quotas>,
+    spaces: Arc<Spaces>,
     /// Held while a lock of WebDAV is granted or removed.
     lock_grants: Arc<tokio::sync::Mutex<()>>,
 }
@@ -159,11 +163,13 @@ impl Tree {
     pub async fn open(kv: Arc<dyn Kv>, env: Env, zone: Zone) -> Result<Self, Error> {
         let catalog = Catalog::new(kv, env, zone);
         let quotas = Arc::new(Quotas::load(&catalog).await?);
+        let spaces = Arc::new(Spaces::load(&catalog).await?);
         let tree = Self {
             catalog,
             cache: Arc::new(DirCache::new(DIRS_CACHED, DIRS_CACHED_BYTES_DEFAULT)),
             contended: Arc::new(ContentionLocks::new()),
             quotas,
+            spaces,
             lock_grants: Arc::default(),
         };
         let default = TenantName::default();

@@ -55,6 +55,18 @@ golden! {
     sample_quota: "quota.bin" quota();
     sample_charged_upload: "upload-charged.bin" charged_upload();
     sample_lock: "lock.bin" lock();
+    sample_space: "space.bin" space();
+}
+
+fn space() -> SpaceRecord {
+    SpaceRecord {
+        name: "ATLASDATADISK".into(),
+        tenant: TenantId(1),
+        bucket: "atlas".into(),
+        path: "rucio/datadisk ⊗".into(),
+        group: Some(GroupId(11)),
+        vos: vec!["atlas".into(), "atlas/Role=production".into()],
+    }
 }
 
 fn lock() -> LockRecord {

@@ -27,6 +27,7 @@ mod quota;
 mod run;
 mod server_target;
 mod share;
+mod space;
 mod status;
 mod upkeep;
 mod uploads;
@@ -56,6 +57,7 @@ pub use key_file::KeyFileCommand;
 pub use quota::QuotaCommand;
 pub use server_target::ServerTarget;
 pub use share::{LoginShare, ShareArgs};
+pub use space::SpaceCommand;
 pub use upkeep::{FsckArgs, ScrubArgs};
 pub use usage::UsageArgs;
 pub use worker::WorkerCommand;
@@ -102,6 +104,9 @@ pub enum Command {
     /// Limit the data of buckets, directories, users, groups and tenants
     #[command(subcommand)]
     Quota(QuotaCommand),
+    /// Name directories with a quota, for an experiment and its storage report
+    #[command(subcommand)]
+    Space(SpaceCommand),
     /// Create an address with which anybody may download or upload an object for some days
     Share(Box<ShareArgs>),
     /// Search the audit log
@@ -199,6 +204,7 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Usage(args) => usage::usage(args, opener),
         Command::Worker(command) => worker::worker(command),
         Command::Quota(command) => quota::quota(command, opener),
+        Command::Space(command) => space::space(command, opener),
         Command::Share(args) => share::share(*args, opener),
         Command::Audit(args) => audit::audit(&args),
         Command::Status(args) => status::run(&args.target, args.json, args.check),
