@@ -28,6 +28,7 @@ mod quota;
 mod run;
 mod server_target;
 mod share;
+mod space;
 mod status;
 mod upkeep;
 mod uploads;
@@ -58,6 +59,7 @@ pub use locks::LockCommand;
 pub use quota::QuotaCommand;
 pub use server_target::ServerTarget;
 pub use share::{LoginShare, ShareArgs};
+pub use space::SpaceCommand;
 pub use upkeep::{FsckArgs, ScrubArgs};
 pub use usage::UsageArgs;
 pub use worker::WorkerCommand;
@@ -107,6 +109,9 @@ pub enum Command {
     /// List the locks of WebDAV clients, or end some of them
     #[command(subcommand)]
     Lock(LockCommand),
+    /// Name directories with a quota, for an experiment and its storage report
+    #[command(subcommand)]
+    Space(SpaceCommand),
     /// Create an address with which anybody may download or upload an object for some days
     Share(Box<ShareArgs>),
     /// Search the audit log
@@ -205,6 +210,7 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Worker(command) => worker::worker(command),
         Command::Quota(command) => quota::quota(command, opener),
         Command::Lock(command) => locks::lock(command, opener),
+        Command::Space(command) => space::space(command, opener),
         Command::Share(args) => share::share(*args, opener),
         Command::Audit(args) => audit::audit(&args),
         Command::Status(args) => status::run(&args.target, args.json, args.check),
