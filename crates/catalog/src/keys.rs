@@ -11,8 +11,8 @@ use dewar_types::{BlobId, DiskId, EntryId, Error, ErrorKind, TenantId, UploadId,
 pub use crate::key_range::{KeyRange, Pages, after_prefix, just_after};
 use crate::tables::{
     ACCESS_KEY, BLOB, COUNTER, DEAD, DISK, DOCUMENT, ENTRY, FREE, HINT, IDENTITY, IDS, LOCK, LONG,
-    PART, REBUILT, REFERENCES, REMOVAL, REPAIR, SEGMENT, SPACE, TENANT, Table, UPLOAD, USER, VERSION,
-    WORK,
+    PART, REBUILT, REFERENCES, REMOVAL, REPAIR, SEGMENT, SPACE, TENANT, Table, UPLOAD, USER,
+    VERSION, WORK,
 };
 
 /// The error of a key or value that no release wrote.

@@ -12,8 +12,8 @@ use dewar_kv::KvRead;
 use dewar_types::{EntryId, Error, GroupId, ObjectKey};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
-use super::removal::all_removals;
 use super::named_space::marked_with;
+use super::removal::all_removals;
 use super::resolve::{ResolvedPath, not_found};
 use super::retry::ConflictRetry;
 use super::walk::{Walk, WalkStep};

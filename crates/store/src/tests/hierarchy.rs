@@ -6,8 +6,8 @@ use dewar_types::{ErrorKind, Result};
 
 use super::{Rig, bucket, content, get, object, put_request, run};
 use crate::api::{
-    ETagMatch, ExpectedContent, Hierarchy, ObjectInfo, Overwrite, RenameNodeRequest,
-    VersionAttributes, WriteCondition, WriteRequest,
+    DigestMismatch, ETagMatch, ExpectedContent, Hierarchy, ObjectInfo, Overwrite,
+    RenameNodeRequest, VersionAttributes, WriteCondition, WriteRequest,
 };
 use crate::file::{CopyTreeRequest, MakeDirRequest, Node};
 
