@@ -128,7 +128,7 @@ pub use quota::SuspendedQuotas;
 pub use reclaim::ReclaimReport;
 pub use relocate::Relocation;
 pub use removal::FreeingStep;
-pub use rename::{RenameOptions, ReplaceRule};
+pub use rename::{CrossDeviceError, RenameOptions, ReplaceRule};
 pub use reservation::Reservation;
 pub use resolve::{NameRef, ResolvedName};
 pub use version_attributes::VersionAttributes;

@@ -3,6 +3,8 @@
 //! A file is moved together with its older versions, whose keys contain its name. A directory is
 //! moved in one small batch, whatever its size, because its entries refer to its id.
 
+use std::fmt;
+
 use dewar_catalog::record::{
     ChangeKind, ChangeRecord, DirRecord, Entry, FileRecord, HintStep, Record, VersionRecord,
     Versioning,
@@ -23,6 +25,19 @@ use super::{Bucket, Tree};
 
 /// Most older versions that a file may have to be renamed: they move in one batch.
 const HISTORY_MAX: usize = 5_000;
+
+/// The source of the error that a rename leads to another bucket or space, so that a front can copy
+/// instead.
+#[derive(Clone, Copy, Debug)]
+pub struct CrossDeviceError;
+
+impl fmt::Display for CrossDeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("another bucket or space")
+    }
+}
+
+impl std::error::Error for CrossDeviceError {}
 
 /// What a rename may replace, beside a file by a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -509,8 +524,9 @@ fn locked_in(path: &str) -> Error {
 }
 
 fn cross_device(from: &str, to: &str) -> Error {
-    Error::new(
+    Error::with_source(
         ErrorKind::Unsupported,
         format!("{from} cannot be moved to {to}: another bucket or space; copy it"),
+        CrossDeviceError,
     )
 }

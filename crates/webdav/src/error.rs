@@ -5,6 +5,7 @@ use std::fmt;
 
 use dewar_auth::CredentialError;
 use dewar_http_front::{Answer, RequestError, empty_answer, typed_answer};
+use dewar_store::api::CrossDeviceError;
 use dewar_types::{Error, ErrorKind};
 use http::header::RETRY_AFTER;
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -82,6 +83,12 @@ impl DavError {
     /// The kind of the error of the store behind it.
     pub(crate) fn kind(&self) -> Option<ErrorKind> {
         self.0.source.as_ref().map(Error::kind)
+    }
+
+    /// Whether a rename was refused because it leads to another bucket or space.
+    pub(crate) fn is_cross_device(&self) -> bool {
+        let source = self.0.source.as_ref().and_then(std::error::Error::source);
+        source.is_some_and(|source| source.is::<CrossDeviceError>())
     }
 
     /// The error of the store behind it, to be logged if it is a defect.

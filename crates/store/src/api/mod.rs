@@ -14,8 +14,8 @@ pub use dewar_catalog::record::{
     DefaultRetention, ObjectLock, Retention, RetentionMode, SystemHeaders, Versioning,
 };
 pub use dewar_namespace::{
-    ETagMatch, Emptiness, Hierarchy, IfRange, NewBucket, ReadCondition, VersionAttributes,
-    WriteCondition,
+    CrossDeviceError, ETagMatch, Emptiness, Hierarchy, IfRange, NewBucket, ReadCondition,
+    VersionAttributes, WriteCondition,
 };
 pub use list::{
     ListPage, ListRequest, ListVersionsRequest, ListedObject, ListedVersion, VersionsPage,

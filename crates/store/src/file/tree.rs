@@ -469,7 +469,7 @@ impl Store {
         }
     }
 
-    async fn copy_file(
+    pub(crate) async fn copy_file(
         &self,
         caller: &Caller,
         from: ObjectRef,

@@ -6,7 +6,7 @@ use dewar_types::{ErrorKind, Result};
 
 use super::{Rig, bucket, content, get, object, put_request, run};
 use crate::api::{
-    DigestMismatch, ETagMatch, ExpectedContent, Hierarchy, ObjectInfo, Overwrite,
+    DigestMismatch, ETagMatch, ExpectedContent, Hierarchy, ObjectInfo, Overwrite, ReadCondition,
     RenameNodeRequest, VersionAttributes, WriteCondition, WriteRequest,
 };
 use crate::file::{CopyTreeRequest, MakeDirRequest, Node};
@@ -342,12 +342,76 @@ fn directories_are_copied_and_removed_with_their_content() {
         for tree in ["from", "to"] {
             let removed = rig.store.remove_tree(&rig.ann, &object(tree)).await;
             let report = removed.expect("removed");
-            // The directory itself was made for the copy only.
-            let made = if tree == "to" { 3 } else { 2 };
-            assert_eq!((report.done, report.failed), (keys.len() as u64 + made, 0));
+            assert_eq!((report.done, report.failed), (1, 0), "in one step");
             assert_eq!(is_directory(&rig, tree).await, None);
         }
         rig.assert_empty().await;
+    });
+}
+
+#[test]
+fn names_go_one_by_one_where_versions_are_kept() {
+    run(async {
+        let rig = Rig::new(67).await;
+        let kept = bucket("first");
+        let versioning = dewar_catalog::record::Versioning::Enabled;
+        rig.store
+            .set_versioning(&rig.ann, &kept, versioning)
+            .await
+            .expect("set");
+        for key in ["d/a", "d/b/c", "e/f"] {
+            rig.put(key, &content(10, 1)).await.expect("put");
+        }
+        let onto = rename(&rig, "e", "d", Overwrite::Everything).await;
+        assert_eq!(onto, Err(ErrorKind::Unsupported));
+        let removed = rig.store.remove_tree(&rig.ann, &object("d")).await;
+        let report = removed.expect("removed");
+        assert_eq!((report.done, report.failed), (2, 0), "{report:?}");
+        assert_eq!(rig.keys().await, ["e/f"]);
+        let removed = rig.store.tree().removed_dirs().await.expect("read");
+        assert!(removed.is_empty());
+    });
+}
+
+#[test]
+fn a_directory_may_be_replaced_with_its_content() {
+    run(async {
+        let rig = Rig::new(68).await;
+        for key in ["d/a", "e/f", "g"] {
+            rig.put(key, &content(10, 1)).await.expect("put");
+        }
+        assert_eq!(rename(&rig, "d", "e", Overwrite::Everything).await, Ok(()));
+        assert_eq!(rig.keys().await, ["e/a", "g"]);
+        assert_eq!(rename(&rig, "g", "e", Overwrite::Everything).await, Ok(()));
+        assert_eq!(rig.keys().await, ["e"]);
+        rig.delete("e").await.expect("deleted");
+        rig.assert_empty().await;
+    });
+}
+
+#[test]
+fn a_move_says_what_did_not_hold() {
+    run(async {
+        let rig = Rig::new(69).await;
+        rig.put("a", &content(10, 1)).await.expect("put");
+        rig.put("b", &content(10, 2)).await.expect("put");
+        let moved = rig
+            .store
+            .move_file(&rig.ann, object("a"), object("b"), false)
+            .await;
+        assert_eq!(moved.expect_err("exists").kind(), ErrorKind::AlreadyExists);
+        let other = ReadCondition {
+            if_match: vec![ETagMatch::Is("other".to_owned())],
+            ..ReadCondition::default()
+        };
+        let copied = rig
+            .store
+            .copy_file(&rig.ann, object("a"), object("c"), other, false)
+            .await;
+        assert_eq!(
+            copied.expect_err("another source").kind(),
+            ErrorKind::Precondition
+        );
     });
 }
 
@@ -359,12 +423,21 @@ fn one_account_does_not_take_all_walks() {
         let sharer = dewar_auth::fair_share::ShareOwner::of(&rig.ann);
         let walks = &rig.store.inner.tree_walks;
         let held: Vec<_> = std::iter::from_fn(|| walks.take(&sharer)).collect();
-        let removed = rig.store.remove_tree(&rig.ann, &object("d")).await;
-        let error = removed.expect_err("too many");
+        let copy = CopyTreeRequest {
+            source: object("d"),
+            target: object("e"),
+            overwrite: false,
+        };
+        let copied = rig.store.copy_tree(&rig.ann, copy.clone()).await;
+        let error = copied.expect_err("too many");
         assert!(matches!(error.kind(), ErrorKind::Busy(_)));
         drop(held);
-        let removed = rig.store.remove_tree(&rig.ann, &object("d")).await;
-        assert_eq!(removed.expect("removed").done, 1);
+        let copied = rig.store.copy_tree(&rig.ann, copy).await;
+        assert_eq!(copied.expect("copied").done, 2);
+        for tree in ["d", "e"] {
+            let removed = rig.store.remove_tree(&rig.ann, &object(tree)).await;
+            assert_eq!(removed.expect("removed").done, 1);
+        }
         rig.assert_empty().await;
     });
 }

@@ -267,8 +267,10 @@ impl LocalCopy {
                 }
                 false => Overwrite::Never,
             };
-            rename_node(front, context, source, target, overwrite).await?;
-            return Ok(TreeReport::default());
+            match rename_node(front, context, source, target, overwrite).await {
+                Err(refusal) if refusal.is_cross_device() => {}
+                renamed => return renamed.map(|()| TreeReport::default()),
+            }
         }
         let aside = self.set_target_aside(front, context).await?;
         let moved = self.move_by_copy(front, context).await;

@@ -1,5 +1,9 @@
 //! COPY and MOVE.
 
+use dewar_store::api::BucketRef;
+use dewar_store::quota::{Quota, QuotaTarget};
+use dewar_types::{BucketName, ObjectKey, TenantName};
+
 use crate::fixture::{Fixture, TestResponse, fixture, talk};
 
 const HERE: &str = "http://localhost:8080";
@@ -308,5 +312,45 @@ fn a_copy_keeps_the_time_and_the_text_for_an_archive() {
             put.body(b"1").send().await.is(400);
         }
         dewar.get("/bucket/file").await.is(404);
+    });
+}
+
+#[test]
+fn a_directory_moves_to_another_quota_by_copies() {
+    talk(async {
+        let dewar = fixture().await;
+        dewar.put("/bucket/limited/x", b"1").await.is(201);
+        for name in ["a", "sub/b"] {
+            dewar
+                .put(&format!("/bucket/dir/{name}"), b"2")
+                .await
+                .is(201);
+        }
+        let bucket = BucketRef::own(BucketName::new("bucket").expect("a name"));
+        let target = QuotaTarget::Directory(
+            BucketRef {
+                tenant: Some(TenantName::default()),
+                ..bucket
+            },
+            ObjectKey::new("limited").expect("a key"),
+        );
+        let quota = Quota {
+            max_bytes: Some(1000),
+            ..Quota::default()
+        };
+        dewar.store.set_quota(&target, quota).await.expect("set");
+        send(&dewar, "MOVE", "/bucket/dir", "/bucket/limited/dir", "F")
+            .await
+            .is(201);
+        dewar.get("/bucket/limited/dir/sub/b").await.is(200);
+        dewar.owner("HEAD", "/bucket/dir").send().await.is(404);
+        let report = dewar.store.quota(&target).await.expect("counted");
+        assert_eq!(report.usage.bytes, 3);
+        // What contains a quota is not replaced in one step.
+        dewar.put("/bucket/file", b"3").await.is(201);
+        let refused = send(&dewar, "MOVE", "/bucket/file", "/bucket/limited", "T").await;
+        let words = refused.is(403).text();
+        assert!(words.contains("quota"), "{words}");
+        dewar.get("/bucket/limited/x").await.is(200);
     });
 }

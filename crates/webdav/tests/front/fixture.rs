@@ -49,6 +49,8 @@ impl JournalPin for NoJournal {
 /// The machine, kept alive, and its front.
 pub struct Fixture {
     front: Arc<WebDav>,
+    /// Behind the front, for what administrators do.
+    pub store: Store,
     world: SimWorld,
 }
 
@@ -244,8 +246,12 @@ pub async fn fixture_with(config: WebDavConfig) -> Fixture {
         accounts.add_key(name, key, secret).await.expect("a key");
     }
     store.refresh_space().await;
-    let front = Arc::new(WebDav::new(store, env, config));
-    let fixture = Fixture { front, world };
+    let front = Arc::new(WebDav::new(store.clone(), env, config));
+    let fixture = Fixture {
+        front,
+        store,
+        world,
+    };
     let made = fixture.owner("MKCOL", &format!("/{BUCKET}")).send().await;
     made.is(201);
     fixture

@@ -312,3 +312,43 @@ fn a_lock_that_was_taken_while_the_body_came_keeps_it_out() {
         assert_eq!(&dewar.get("/bucket/file").await.is(200).body[..], b"1");
     });
 }
+
+#[test]
+fn administrators_see_locks_and_end_them() {
+    talk(async {
+        let dewar = fixture().await;
+        dewar.put("/bucket/dir/file", b"1").await.is(201);
+        let granted = lock(&dewar, "/bucket/dir/file", "exclusive", "0").await;
+        let token = token(&granted.is(200));
+        let held = dewar.store.held_locks().await.expect("read");
+        let shown: Vec<_> = held
+            .iter()
+            .map(|lock| (lock.path.as_str(), lock.token.to_string(), lock.deep))
+            .collect();
+        assert_eq!(shown, [("/bucket/dir/file", token, false)]);
+        assert!(held[0].remaining.as_secs() >= 599, "{held:?}");
+        dewar.put("/bucket/dir/file", b"2").await.is(423);
+        dewar.store.break_locks(&held).await.expect("written");
+        dewar.put("/bucket/dir/file", b"2").await.is(200);
+        assert!(dewar.store.held_locks().await.expect("read").is_empty());
+    });
+}
+
+#[test]
+fn locks_go_with_a_directory_that_is_replaced() {
+    talk(async {
+        let dewar = fixture().await;
+        dewar.put("/bucket/old/file", b"1").await.is(201);
+        dewar.put("/bucket/new/file", b"2").await.is(201);
+        let granted = lock(&dewar, "/bucket/old/file", "exclusive", "0").await;
+        let held = token(&granted.is(200));
+        let over = || {
+            let request = dewar.owner("MOVE", "/bucket/new");
+            request.header("destination", "/bucket/old")
+        };
+        over().send().await.is(423);
+        let tagged = format!("</bucket/old/file> (<{held}>)");
+        over().header("if", &tagged).send().await.is(204);
+        dewar.put("/bucket/old/file", b"3").await.is(200);
+    });
+}
