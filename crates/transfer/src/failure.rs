@@ -97,6 +97,8 @@ pub enum FailureCause {
     Cancelled,
     /// The copy waited too long for its turn.
     QueueTimeout,
+    /// Too many copies wait for their turn.
+    QueueFull,
     /// The server ends.
     Shutdown,
 }
@@ -104,7 +106,7 @@ pub enum FailureCause {
 impl FailureCause {
     /// One of each, with some statuses.
     #[cfg(test)]
-    const SAMPLES: [Self; 36] = [
+    const SAMPLES: [Self; 37] = [
         Self::NotAllowed,
         Self::Resolve,
         Self::Connect,
@@ -140,6 +142,7 @@ impl FailureCause {
         Self::LocalStorage,
         Self::Cancelled,
         Self::QueueTimeout,
+        Self::QueueFull,
         Self::Shutdown,
     ];
 
@@ -194,7 +197,17 @@ impl FailureCause {
             Self::LocalStorage => "local-storage",
             Self::Cancelled => "cancelled",
             Self::QueueTimeout => "queue-timeout",
+            Self::QueueFull => "queue-full",
             Self::Shutdown => "shutdown",
+        }
+    }
+
+    /// The status of the other side's answer, if that is the cause.
+    #[must_use]
+    pub const fn status(self) -> Option<u16> {
+        match self {
+            Self::RemoteStatus(status) => Some(status),
+            _ => None,
         }
     }
 
@@ -262,6 +275,7 @@ impl FailureCause {
             Self::LocalStorage => "The storage here failed",
             Self::Cancelled => "The copy was cancelled",
             Self::QueueTimeout => "operation timeout: the copy waited too long for its turn",
+            Self::QueueFull => "The server is busy: too many copies wait",
             Self::Shutdown => "The server ends",
         }
     }
