@@ -12,6 +12,7 @@ use dewar_types::Result;
 use rustls::ClientConfig;
 
 use crate::connect_rules::ConnectRules;
+use crate::name_resolver::NameResolver;
 use crate::pace::Pace;
 use crate::request::SourceDescription;
 
@@ -33,6 +34,8 @@ pub struct TransferTimes {
     pub first_byte: Duration,
     /// Without a byte of progress after the first.
     pub stall: Duration,
+    /// For `100 Continue` before the data of a PUT is sent without it.
+    pub expect: Duration,
     /// For the answer to a HEAD, and for the answer to a PUT whose body was sent. The other side may have to
     /// compute a checksum first.
     pub checksum: Duration,
@@ -47,6 +50,7 @@ impl Default for TransferTimes {
             connect: Duration::from_secs(30),
             first_byte: Duration::from_secs(120),
             stall: Duration::from_secs(60),
+            expect: Duration::from_secs(3),
             checksum: Duration::from_secs(300),
             retry_pause: Duration::from_secs(2),
         }
@@ -126,13 +130,18 @@ pub trait PullTarget: Send + Sync {
 pub struct TransferClient {
     pub(crate) config: TransferConfig,
     pub(crate) env: Env,
+    pub(crate) resolver: NameResolver,
 }
 
 impl TransferClient {
     /// A client with these settings.
     #[must_use]
     pub fn new(config: TransferConfig, env: Env) -> Self {
-        Self { config, env }
+        Self {
+            config,
+            env,
+            resolver: NameResolver::default(),
+        }
     }
 }
 

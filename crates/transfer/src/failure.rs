@@ -75,6 +75,8 @@ pub enum FailureCause {
     Truncated,
     /// The other side has or sent another number of bytes than it said.
     Length,
+    /// The file is larger than one PUT to a presigned URL may carry.
+    TooLarge,
     /// The target of a push exists, and may not be overwritten.
     RemoteExists,
     /// The file at the source changed during the copy.
@@ -131,6 +133,7 @@ impl FailureCause {
         Self::Slow,
         Self::Truncated,
         Self::Length,
+        Self::TooLarge,
         Self::RemoteExists,
         Self::SourceChanged,
         Self::DigestOnWire,
@@ -186,6 +189,7 @@ impl FailureCause {
             Self::Slow => "slow",
             Self::Truncated => "truncated",
             Self::Length => "length",
+            Self::TooLarge => "too-large",
             Self::RemoteExists => "remote-exists",
             Self::SourceChanged => "source-changed",
             Self::DigestOnWire => "digest-on-wire",
@@ -264,6 +268,7 @@ impl FailureCause {
             Self::Slow => "operation timeout: too slow",
             Self::Truncated => "end-of-file was reached too early",
             Self::Length => "The number of bytes is wrong",
+            Self::TooLarge => "The file is too large",
             Self::RemoteExists => "File exists at the other side",
             Self::SourceChanged => "The source changed during the copy",
             Self::DigestOnWire => "The content was damaged on its way",
@@ -434,6 +439,23 @@ fn without_secret(word: &str) -> String {
         Some(at) if word.len() - at > 24 => format!("{}...", &word[..at]),
         _ => word.to_owned(),
     }
+}
+
+/// Makes a failure of any text.
+pub fn fuzz_failure_text(data: &[u8]) {
+    let (status, detail) = data.split_first().unwrap_or((&0, &[]));
+    let cause = match status {
+        0 => FailureCause::DigestNamed,
+        1 => FailureCause::RemoteExists,
+        2 => FailureCause::Stall,
+        status => FailureCause::RemoteStatus(400 + u16::from(*status)),
+    };
+    let failure = TransferFailure::new(cause, String::from_utf8_lossy(detail)).after(2);
+    let text = failure.text();
+    assert!(text.len() <= FAILURE_TEXT_BYTES_MAX);
+    assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')));
+    let words: &[&str] = if cause.is_lasting() { &RETRY } else { &FINAL };
+    assert!(words.iter().all(|word| !text.contains(word)));
 }
 
 #[cfg(test)]

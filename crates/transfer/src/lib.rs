@@ -12,27 +12,39 @@
 //! the store for that, and hands their readers and writers over.
 
 mod allow_list;
+mod answer_head;
 mod client;
 mod client_info;
 mod connect_rules;
+mod connection;
+mod exchange;
 mod failure;
+mod firefly;
 mod forwarded_headers;
+mod limits;
+mod name_resolver;
 mod own_addresses;
 mod pace;
 mod progress;
+mod pull;
+mod push;
 mod queue;
+mod ranged_pull;
 mod record;
 mod record_log;
 mod registry;
 mod request;
+mod request_body;
+mod request_headers;
 mod runtime;
 mod url;
 
 pub use allow_list::{AllowList, AllowRule};
+pub use answer_head::fuzz_answer_head;
 pub use client::{PullTarget, TransferClient, TransferConfig, TransferTimes, Trust};
 pub use client_info::ClientInfo;
 pub use connect_rules::{ConnectRules, PORTS};
-pub use failure::{FAILURE_TEXT_BYTES_MAX, FailureCause, TransferFailure};
+pub use failure::{FAILURE_TEXT_BYTES_MAX, FailureCause, TransferFailure, fuzz_failure_text};
 pub use forwarded_headers::{
     FORWARDED_BYTES_MAX, FORWARDED_HEADERS_MAX, ForwardedHeaders, ForwardedHeadersError,
 };

@@ -170,18 +170,6 @@ impl TransferUrl {
                 .any(|known| name.eq_ignore_ascii_case(known))
         })
     }
-
-    /// The names in `X-Amz-SignedHeaders` of a presigned URL, in lower case.
-    pub(crate) fn signed_headers(&self) -> Vec<String> {
-        let pairs = self.path.query().unwrap_or_default().split('&');
-        let value = pairs
-            .filter_map(|pair| pair.split_once('='))
-            .find(|(name, _)| name.eq_ignore_ascii_case("x-amz-signedheaders"))
-            .map_or("", |(_, value)| value);
-        let value = value.replace("%3B", ";").replace("%3b", ";");
-        let names = value.split(';').filter(|name| !name.is_empty());
-        names.map(str::to_ascii_lowercase).collect()
-    }
 }
 
 impl fmt::Display for TransferUrl {
@@ -363,9 +351,8 @@ mod tests {
             "https://b.s3.example/k?X-Amz-SignedHeaders=host%3BContent-MD5&X-Amz-Signature=00ff",
         );
         assert!(signed.is_presigned());
-        assert_eq!(signed.signed_headers(), ["host", "content-md5"]);
         let older = url("https://s3/b/k?AWSAccessKeyId=A&Expires=1&Signature=x%3D");
-        assert!(older.is_presigned() && older.signed_headers().is_empty());
+        assert!(older.is_presigned());
         assert!(!url("https://h/x?authz=signature").is_presigned());
         assert!(!url("https://h/x").is_presigned());
     }
