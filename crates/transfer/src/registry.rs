@@ -165,6 +165,8 @@ struct RunState {
     waited: Duration,
     /// Set when it begins to run.
     progress: Option<Arc<TransferProgress>>,
+    /// Bytes of disk space that it will need in all.
+    reserved: u64,
     addresses: BTreeSet<SocketAddr>,
 }
 
@@ -230,6 +232,7 @@ impl TransferRegistry {
             registry: Arc::clone(self),
             entry,
             place: Some(place),
+            has_ended: false,
         })
     }
 
@@ -374,24 +377,48 @@ impl TransferDescription {
 pub struct Transfer {
     registry: Arc<TransferRegistry>,
     entry: Arc<Entry>,
-    /// Until its end was reported.
+    /// Until the next copy may have it.
     place: Option<QueuePlace>,
+    has_ended: bool,
 }
 
 /// A look at a copy, for the markers of its client.
 #[derive(Clone)]
-pub struct TransferView(Arc<Entry>);
+pub struct TransferView {
+    registry: Arc<TransferRegistry>,
+    entry: Arc<Entry>,
+}
 
 impl TransferView {
     /// The progress, once it runs.
     #[must_use]
     pub fn progress(&self) -> Option<Arc<TransferProgress>> {
-        self.0.run.lock().progress.clone()
+        self.entry.run.lock().progress.clone()
+    }
+
+    /// Reserves disk space for a file of `bytes` bytes, of which `free` are free on the disks. What other
+    /// copies reserved and did not write yet is not free. The end of the copy gives it back.
+    ///
+    /// Returns whether there is so much.
+    #[must_use]
+    pub fn reserve(&self, bytes: u64, free: u64) -> bool {
+        let copies = self.registry.copies.lock();
+        let others = copies.entries.values().filter(|it| it.id != self.entry.id);
+        let missing = others.map(|other| {
+            let run = other.run.lock();
+            let written = run.progress.as_ref().map_or(0, |progress| progress.bytes());
+            run.reserved.saturating_sub(written)
+        });
+        let fits = missing.fold(bytes, u64::saturating_add) <= free;
+        if fits {
+            self.entry.run.lock().reserved = bytes;
+        }
+        fits
     }
 
     /// Remembers the addresses of the other side for the record.
     pub fn saw(&self, addresses: &[SocketAddr]) {
-        let mut run = self.0.run.lock();
+        let mut run = self.entry.run.lock();
         for address in addresses {
             if run.addresses.len() < ADDRESSES_MAX {
                 run.addresses.insert(*address);
@@ -410,14 +437,16 @@ impl Transfer {
     /// A look at it.
     #[must_use]
     pub fn view(&self) -> TransferView {
-        TransferView(Arc::clone(&self.entry))
+        TransferView {
+            registry: Arc::clone(&self.registry),
+            entry: Arc::clone(&self.entry),
+        }
     }
 
-    /// Waits for its turn and then does the work, which begins with a new progress.
+    /// Waits for its turn, then does the work with a new progress, and ends.
     ///
     /// # Errors
-    /// That of the work; [`crate::FailureCause::QueueTimeout`] and
-    /// [`crate::FailureCause::Cancelled`].
+    /// Those of [`Transfer::start`] and of the work; [`crate::FailureCause::Cancelled`].
     pub async fn run<F>(
         mut self,
         work: impl FnOnce(Arc<TransferProgress>) -> F,
@@ -425,47 +454,67 @@ impl Transfer {
     where
         F: Future<Output = Result<TransferOutcome, TransferFailure>>,
     {
-        let cancel = self.entry.cancel.clone();
-        let turn = async {
-            match &mut self.place {
-                Some(place) => place.admitted().await,
-                None => Ok(()),
-            }
-        };
-        let admitted = tokio::select! {
-            biased;
-            () = cancel.cancelled() => Err(TransferFailure::cancelled()),
-            turn = turn => turn.map_err(|waited| TransferFailure::queue_timeout(waited.0)),
-        };
-        let result = match admitted {
+        let result = match self.start().await {
+            Ok(progress) => tokio::select! {
+                biased;
+                () = self.cancelled() => Err(TransferFailure::cancelled()),
+                result = work(progress) => result,
+            },
             Err(failure) => Err(failure),
-            Ok(()) => {
-                let progress = Arc::new(TransferProgress::new());
-                {
-                    let mut run = self.entry.run.lock();
-                    let now = self.registry.env.clock.elapsed();
-                    run.waited = now.saturating_sub(self.entry.came);
-                    run.progress = Some(Arc::clone(&progress));
-                }
-                tokio::select! {
-                    biased;
-                    () = cancel.cancelled() => Err(TransferFailure::cancelled()),
-                    result = work(progress) => result,
+        };
+        self.end(result.as_ref());
+        result
+    }
+
+    /// Waits for its turn. The progress begins with it.
+    ///
+    /// # Errors
+    /// [`crate::FailureCause::QueueTimeout`], [`crate::FailureCause::Cancelled`].
+    pub async fn start(&mut self) -> Result<Arc<TransferProgress>, TransferFailure> {
+        let cancel = self.entry.cancel.clone();
+        if let Some(place) = &mut self.place {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(TransferFailure::cancelled()),
+                turn = place.admitted() => {
+                    turn.map_err(|waited| TransferFailure::queue_timeout(waited.0))?;
                 }
             }
-        };
+        }
+        let progress = Arc::new(TransferProgress::new());
+        let mut run = self.entry.run.lock();
+        let now = self.registry.env.clock.elapsed();
+        run.waited = now.saturating_sub(self.entry.came);
+        run.progress = Some(Arc::clone(&progress));
+        Ok(progress)
+    }
+
+    /// Returns when an administrator ends the copy.
+    pub async fn cancelled(&self) {
+        self.entry.cancel.cancelled().await;
+    }
+
+    /// Gives its place to the next copy, before its end is known.
+    pub fn leave_queue(&mut self) {
         self.place = None;
-        self.registry.end(&self.entry, result.as_ref());
-        result
+    }
+
+    /// Ends it: counts it, and writes its record.
+    pub fn end(mut self, result: Result<&TransferOutcome, &TransferFailure>) {
+        self.finish(result);
+    }
+
+    fn finish(&mut self, result: Result<&TransferOutcome, &TransferFailure>) {
+        if !std::mem::replace(&mut self.has_ended, true) {
+            self.place = None;
+            self.registry.end(&self.entry, result);
+        }
     }
 }
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        if self.place.take().is_some() {
-            let failure = TransferFailure::cancelled();
-            self.registry.end(&self.entry, Err(&failure));
-        }
+        self.finish(Err(&TransferFailure::cancelled()));
     }
 }
 
@@ -588,6 +637,27 @@ mod tests {
         let failure = second.await.expect_err("the first holds the place");
         assert_eq!(failure.cause(), FailureCause::QueueTimeout);
         assert!(failure.text().contains("operation timeout"), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn space_is_reserved_until_a_copy_ends() {
+        let registry = registry(4, None);
+        let enter = || registry.enter(&share(), description()).expect("room");
+        let (first, second) = (enter(), enter());
+        let (one, two) = (first.view(), second.view());
+        assert!(one.reserve(60, 100));
+        assert!(!two.reserve(60, 100) && two.reserve(40, 100));
+        // The same copy begins again.
+        assert!(one.reserve(60, 100));
+        let run = first.run(async |progress| {
+            progress.count(50, 50);
+            // What it wrote is not free any more.
+            assert!(two.reserve(40, 50) && !two.reserve(41, 50));
+            Ok(outcome(60))
+        });
+        run.await.expect("it is complete");
+        assert!(two.reserve(50, 50));
+        drop(second);
     }
 
     #[tokio::test]
