@@ -104,6 +104,10 @@ def test_metrics_are_openmetrics(server, bucket, tmp_path):
     assert value("dewar_pool_writable", "dewar_pool_writable") == 1
     assert value("dewar_pool_margin", "dewar_pool_margin") == 2
     assert "dewar_repair_blobs" in families
+    assert value("dewar_transfers_active", "dewar_transfers_active") == 0
+    assert value("dewar_transfers_waiting", "dewar_transfers_waiting") == 0
+    for family in ("dewar_transfers_refused", "dewar_transfer_waits", "dewar_transfer_wait_seconds", "dewar_transfer_records_lost"):
+        assert value(family, f"{family}_total") >= 0
     workers = {sample.labels["worker"] for sample in families["dewar_worker_errors"].samples}
     assert {"repair", "scrub", "free"} <= workers
     assert value("dewar_worker_state", "dewar_worker_state") == len(workers), "each is in one state"

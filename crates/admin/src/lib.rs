@@ -37,6 +37,7 @@ pub mod share;
 pub mod space;
 pub mod status;
 mod time_text;
+pub mod transfers;
 pub mod upkeep;
 mod upkeep_admin;
 pub mod usage;
@@ -70,6 +71,7 @@ pub const COMMANDS: &[&[CommandEntry]] = &[
     share::COMMANDS,
     space::COMMANDS,
     status::COMMANDS,
+    transfers::COMMANDS,
     upkeep::COMMANDS,
     usage::COMMANDS,
     workers::COMMANDS,

@@ -99,6 +99,8 @@ pub enum FailureCause {
     Cancelled,
     /// The copy waited too long for its turn.
     QueueTimeout,
+    /// Too many copies wait for their turn.
+    QueueFull,
     /// The server ends.
     Shutdown,
 }
@@ -143,6 +145,7 @@ impl FailureCause {
         Self::LocalStorage,
         Self::Cancelled,
         Self::QueueTimeout,
+        Self::QueueFull,
         Self::Shutdown,
     ];
 
@@ -198,7 +201,17 @@ impl FailureCause {
             Self::LocalStorage => "local-storage",
             Self::Cancelled => "cancelled",
             Self::QueueTimeout => "queue-timeout",
+            Self::QueueFull => "queue-full",
             Self::Shutdown => "shutdown",
+        }
+    }
+
+    /// The status of the other side's answer, if that is the cause.
+    #[must_use]
+    pub const fn status(self) -> Option<u16> {
+        match self {
+            Self::RemoteStatus(status) => Some(status),
+            _ => None,
         }
     }
 
@@ -267,6 +280,7 @@ impl FailureCause {
             Self::LocalStorage => "The storage here failed",
             Self::Cancelled => "The copy was cancelled",
             Self::QueueTimeout => "operation timeout: the copy waited too long for its turn",
+            Self::QueueFull => "The server is busy: too many copies wait",
             Self::Shutdown => "The server ends",
         }
     }

@@ -91,16 +91,18 @@ impl TransferProgress {
         self.remotes.lock().keys().copied().collect()
     }
 
-    pub(crate) fn set_size(&self, size: u64) {
+    /// The size of the file, as soon as it is known.
+    pub fn set_size(&self, size: u64) {
         self.size.store(size, Relaxed);
     }
 
-    pub(crate) fn count_attempt(&self) -> u32 {
+    /// Counts another attempt, and returns its number.
+    pub fn count_attempt(&self) -> u32 {
         self.attempts.fetch_add(1, Relaxed) + 1
     }
 
     /// `bytes` more moved, and the file is complete up to `position`.
-    pub(crate) fn count(&self, bytes: u64, position: u64) {
+    pub fn count(&self, bytes: u64, position: u64) {
         self.moved.fetch_add(bytes, Relaxed);
         self.position.fetch_max(position, Relaxed);
         if bytes > 0 && self.first_byte.load(Relaxed) == UNKNOWN {

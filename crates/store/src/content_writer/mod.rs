@@ -307,6 +307,22 @@ impl ContentWriter {
         (self.map, self.size) = (snapshot.map, snapshot.size);
     }
 
+    /// Reserves quota for a version of so many bytes before they come. The reservation is given back
+    /// when the writer is dropped, and exchanged for what the version counts when it commits.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Quota`]; nothing is reserved then.
+    pub async fn reserve(&mut self, bytes: u64) -> Result<()> {
+        match &mut self.reservation {
+            Some(reservation) => {
+                let tree = &self.shared.tree;
+                let reserved = tree.reserve(reservation, &self.bucket, &self.key, bytes);
+                reserved.await
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Writes the next bytes, at most about 1 MiB at once. Waits while the disks are slower than the
     /// client.
     ///

@@ -25,7 +25,10 @@ use std::sync::Arc;
 
 use crate::measure::Meter;
 pub(crate) use dewar_auth::fair_share;
-use dewar_transfer::{AllowList, OwnAddresses, Pace, RemoteAllowList, Trust};
+use dewar_env::Env;
+use dewar_transfer::{
+    AllowList, OwnAddresses, Pace, QueueLimits, RemoteAllowList, TransferRegistry, Trust,
+};
 use dewar_xrootd_client::Resolver;
 
 /// How third-party copies are done.
@@ -42,6 +45,8 @@ pub struct TpcConfig {
     pub trust: Option<Arc<dyn Trust>>,
     /// The addresses on which this process listens. A copy with the client's token does not come from them.
     pub listeners: Vec<SocketAddr>,
+    /// The registry in whose queue copies wait; `None` for a registry of this door alone.
+    pub registry: Option<Arc<TransferRegistry>>,
 }
 
 impl Default for TpcConfig {
@@ -52,6 +57,7 @@ impl Default for TpcConfig {
             pace: Pace::default(),
             trust: None,
             listeners: Vec::new(),
+            registry: None,
         }
     }
 }
@@ -70,11 +76,13 @@ pub(crate) struct Tpc {
     sources: Arc<AllowList>,
     others: Arc<RemoteAllowList>,
     trust: Option<Arc<dyn Trust>>,
+    pub(crate) registry: Arc<TransferRegistry>,
     pub(crate) meter: Arc<dyn Meter>,
 }
 
 impl Tpc {
-    pub(crate) fn new(config: &TpcConfig, meter: Arc<dyn Meter>) -> Self {
+    pub(crate) fn new(config: &TpcConfig, env: &Env, meter: Arc<dyn Meter>) -> Self {
+        let own = || TransferRegistry::new(env.clone(), QueueLimits::default(), None, None);
         let sources = Arc::new(config.sources.clone());
         Self {
             keys: Arc::new(keys::Keys::default()),
@@ -86,6 +94,7 @@ impl Tpc {
             }),
             sources,
             trust: config.trust.clone(),
+            registry: config.registry.clone().unwrap_or_else(own),
             meter,
         }
     }
