@@ -21,8 +21,8 @@ use crate::limits::{
     ANSWER_HEAD_BYTES_MAX, EXPLANATION_CHARS_MAX, OTHER_BODY_BYTES_MAX, OTHER_BODY_TIME,
     REDIRECTS_MAX,
 };
+use crate::outgoing_body::OutgoingBody;
 use crate::progress::TransferProgress;
-use crate::request_body::RequestBody;
 use crate::url::TransferUrl;
 
 const AGENT: &str = concat!("dewar-transfer/", env!("CARGO_PKG_VERSION"));
@@ -149,7 +149,7 @@ impl<'a> RemoteSession<'a> {
         if let Some(mut connection) = self.idle.take()
             && connection.is_reusable_for(url).await
         {
-            let request = self.request(url, method, own, RequestBody::default())?;
+            let request = self.request(url, method, own, OutgoingBody::default())?;
             match exchange(connection, url, request, limit).await {
                 // The other side may have closed it since the last answer.
                 Err(failure) if failure.cause() != FailureCause::Stall => {}
@@ -157,7 +157,7 @@ impl<'a> RemoteSession<'a> {
             }
         }
         let connection = self.client.connect(url, self.progress).await?;
-        let request = self.request(url, method, own, RequestBody::default())?;
+        let request = self.request(url, method, own, OutgoingBody::default())?;
         exchange(connection, url, request, limit).await
     }
 
@@ -167,8 +167,8 @@ impl<'a> RemoteSession<'a> {
         url: &TransferUrl,
         method: &Method,
         own: &HeaderMap,
-        body: RequestBody,
-    ) -> Result<Request<RequestBody>, TransferFailure> {
+        body: OutgoingBody,
+    ) -> Result<Request<OutgoingBody>, TransferFailure> {
         let broken = |error: http::Error| TransferFailure::new(FailureCause::Protocol, error);
         let target = url.request_target().as_str();
         let mut request = Request::builder()
@@ -291,7 +291,7 @@ impl<'a> RemoteSession<'a> {
 async fn exchange(
     mut connection: RemoteConnection,
     url: &TransferUrl,
-    request: Request<RequestBody>,
+    request: Request<OutgoingBody>,
     limit: Duration,
 ) -> Result<RemoteAnswer, TransferFailure> {
     let RemoteConnection { sender, driver, .. } = &mut connection;

@@ -1,9 +1,9 @@
 //! Third-party copies, for every protocol: this server is the client of another server.
 //!
-//! - **Where it may connect** ([`ConnectRules`], [`AllowList`], [`OwnAddresses`]): every address is judged at the
+//! - **Rules for connections** ([`ConnectRules`], [`AllowList`], [`OwnAddresses`]): every address is judged at the
 //!   moment of the connection.
 //! - **HTTP** ([`TransferClient`]): pull and push with digests, retries that resume, and deadlines.
-//! - **What others see**: [`TransferProgress`] while a copy runs, [`TransferOutcome`] or
+//! - **Reports**: [`TransferProgress`] while a copy runs, [`TransferOutcome`] or
 //!   [`TransferFailure`] when it is over.
 //!
 //! Nothing here decides whether the client may read or write the local file. A front calls the verbs of
@@ -20,6 +20,7 @@ mod firefly;
 mod forwarded_headers;
 mod limits;
 mod name_resolver;
+mod outgoing_body;
 mod own_addresses;
 mod pace;
 mod progress;
@@ -27,7 +28,6 @@ mod pull;
 mod push;
 mod ranged_pull;
 mod request;
-mod request_body;
 mod request_headers;
 mod url;
 

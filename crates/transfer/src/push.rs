@@ -22,10 +22,10 @@ use crate::exchange::{RemoteAnswer, RemoteSession, head_of, in_time};
 use crate::failure::{FailureCause, TransferFailure};
 use crate::firefly::FlowMarker;
 use crate::limits::{PIECES_AHEAD, PRESIGNED_BYTES_MAX, REDIRECTS_MAX, VERIFY_ATTEMPTS_MAX};
+use crate::outgoing_body::OutgoingBody;
 use crate::pace::{PaceMonitor, SlowSource};
 use crate::progress::TransferProgress;
 use crate::request::{DigestOrigin, DigestVerdict, Direction, PushRequest, TransferOutcome};
-use crate::request_body::RequestBody;
 use crate::request_headers::want_digest;
 use crate::url::TransferUrl;
 
@@ -330,7 +330,7 @@ impl Push<'_> {
         let mut connection = self.client.connect(url, progress).await?;
         self.flow.begin(connection.local, connection.remote);
         let (pieces, receiver) = mpsc::channel(PIECES_AHEAD);
-        let body = RequestBody::file(receiver, self.file.info.size, progress);
+        let body = OutgoingBody::file(receiver, self.file.info.size, progress);
         let mut request = self.session.request(url, &Method::PUT, own, body)?;
         let waits = request.headers().contains_key(EXPECT);
         let go = Arc::new(Notify::new());
