@@ -124,8 +124,24 @@ impl<'a> RemoteSession<'a> {
         own: &HeaderMap,
         limit: Duration,
     ) -> Result<RemoteAnswer, TransferFailure> {
-        let first = self.settled.take();
-        let mut url = first.unwrap_or_else(|| self.url.clone());
+        if let Some(settled) = self.settled.take() {
+            // A URL that a redirect gave may be for one request only.
+            match self.ask_from(settled, method, own, limit).await {
+                Ok(answer) if is_refusal(answer.status) => {}
+                Err(failure) if failure.cause() != FailureCause::Stall => {}
+                answered => return answered,
+            }
+        }
+        self.ask_from(self.url.clone(), method, own, limit).await
+    }
+
+    async fn ask_from(
+        &mut self,
+        mut url: TransferUrl,
+        method: &Method,
+        own: &HeaderMap,
+        limit: Duration,
+    ) -> Result<RemoteAnswer, TransferFailure> {
         for _ in 0..=REDIRECTS_MAX {
             let mut answer = self.ask_once(&url, method, own, limit).await?;
             let Some(next) = self.redirect(&answer)? else {
@@ -286,6 +302,11 @@ impl<'a> RemoteSession<'a> {
             self.keep(answer.body);
         }
     }
+}
+
+/// Whether another URL may answer better. A failed condition or range is an answer.
+fn is_refusal(status: StatusCode) -> bool {
+    (status.is_client_error() || status.is_server_error()) && !matches!(status.as_u16(), 412 | 416)
 }
 
 async fn exchange(

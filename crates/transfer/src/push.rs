@@ -311,6 +311,8 @@ impl Push<'_> {
         if size > 0 && self.expects {
             own.insert(EXPECT, HeaderValue::from_static("100-continue"));
         }
+        // A server that answers with its digest at once is not asked again.
+        want_digest(&mut own);
         if !self.request.options.overwrite {
             own.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
         }
