@@ -293,7 +293,8 @@ impl Pull<'_> {
         let mut source = description(&answer.headers, of_s3);
         let described = &self.described;
         if is_compatible(&source, described) {
-            source.size = source.size.or(described.size);
+            // Some servers answer HEAD with a length of zero.
+            source.size = source.size.or(described.size.filter(|size| *size > 0));
             source.etag = source.etag.or_else(|| described.etag.clone());
             for digest in &described.digests {
                 if !source.digests.contains(digest) {

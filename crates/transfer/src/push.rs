@@ -22,10 +22,10 @@ use crate::exchange::{RemoteAnswer, RemoteSession, head_of, in_time};
 use crate::failure::{FailureCause, TransferFailure};
 use crate::firefly::FlowMarker;
 use crate::limits::{PIECES_AHEAD, PRESIGNED_BYTES_MAX, REDIRECTS_MAX, VERIFY_ATTEMPTS_MAX};
+use crate::outgoing_body::OutgoingBody;
 use crate::pace::{PaceMonitor, SlowSource};
 use crate::progress::TransferProgress;
 use crate::request::{DigestOrigin, DigestVerdict, Direction, PushRequest, TransferOutcome};
-use crate::request_body::RequestBody;
 use crate::request_headers::want_digest;
 use crate::url::TransferUrl;
 
@@ -311,6 +311,8 @@ impl Push<'_> {
         if size > 0 && self.expects {
             own.insert(EXPECT, HeaderValue::from_static("100-continue"));
         }
+        // A server that answers with its digest at once is not asked again.
+        want_digest(&mut own);
         if !self.request.options.overwrite {
             own.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
         }
@@ -330,7 +332,7 @@ impl Push<'_> {
         let mut connection = self.client.connect(url, progress).await?;
         self.flow.begin(connection.local, connection.remote);
         let (pieces, receiver) = mpsc::channel(PIECES_AHEAD);
-        let body = RequestBody::file(receiver, self.file.info.size, progress);
+        let body = OutgoingBody::file(receiver, self.file.info.size, progress);
         let mut request = self.session.request(url, &Method::PUT, own, body)?;
         let waits = request.headers().contains_key(EXPECT);
         let go = Arc::new(Notify::new());

@@ -64,6 +64,7 @@ async fn a_file_arrives_and_is_verified() {
             .is_some_and(|one| one.starts_with("adler=:"))
     );
     assert_eq!(put.header("if-none-match"), None);
+    assert_eq!(put.header("want-digest"), Some("adler32"));
 }
 
 #[tokio::test]
@@ -347,7 +348,13 @@ async fn a_presigned_target_gets_one_put_as_it_was_signed() {
         assert_eq!(peer.methods(), ["PUT"]);
         let put = peer.seen().remove(0);
         assert!(put.body == bytes && put.header("content-length") == Some("2500000"));
-        for absent in ["authorization", "expect", "digest", "repr-digest"] {
+        for absent in [
+            "authorization",
+            "expect",
+            "digest",
+            "repr-digest",
+            "want-digest",
+        ] {
             assert_eq!(put.header(absent), None, "{absent}");
         }
     }
