@@ -12,8 +12,8 @@ use dewar_store::Store;
 use dewar_types::{Result, UserId};
 use dewar_xrootd::{
     AllowList, AllowRule, Callers, CopyEnd, Door, DoorConfig, DoorLimits, Meter, Pace, Peer, Proof,
-    Redirect, RedirectMode, RedirectTarget, RequestCode, RequestOutcome, SssKey, TlsConfig,
-    TlsStream, TlsUpgrade, TpcConfig, Translation, Trust,
+    Redirect, RedirectMode, RedirectTarget, RequestCode, RequestOutcome, SssKey, TlsStream,
+    TlsUpgrade, TpcConfig, Translation,
 };
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
@@ -27,7 +27,7 @@ use crate::listener::{
 };
 use crate::socket_owner;
 use crate::tls::Tls;
-use crate::trust_store::TrustStore;
+use crate::trust_store::{TrustSources, TrustStore};
 
 struct XrootdFront {
     door: Arc<Door>,
@@ -72,7 +72,7 @@ pub(super) fn front(
                 rate_min: config.tpc_rate_min.0,
                 over: config.tpc_rate_time,
             },
-            trust: Some(Arc::new(System(TrustStore::default()))),
+            trust: Some(Arc::new(TrustStore::new(TrustSources::default()))),
             listeners: context.addresses,
         },
         redirect: Redirect {
@@ -248,23 +248,6 @@ impl TlsUpgrade for Upgrade {
         Box::pin(async move {
             let stream = self.0.accept(socket).await?;
             Ok(Box::new(stream) as Box<dyn TlsStream>)
-        })
-    }
-}
-
-/// Believes whom the system believes.
-struct System(TrustStore);
-
-impl Trust for System {
-    fn client(&self) -> BoxFuture<'_, Option<Arc<TlsConfig>>> {
-        Box::pin(async move {
-            match self.0.client().await {
-                Ok(config) => Some(config),
-                Err(error) => {
-                    tracing::debug!(error, "third-party copies go without TLS");
-                    None
-                }
-            }
         })
     }
 }
