@@ -134,8 +134,8 @@ pub fn declared_digests(headers: &HeaderMap) -> Result<Vec<Digest>> {
     Ok(digests)
 }
 
-/// The digests of the whole content that an answer of another server names in `Digest` and `Repr-Digest`. What
-/// is unknown or malformed is ignored: some servers leave the zeros before a CRC out, which is understood.
+/// The digests of the whole content that an answer of another server names in `Digest` and `Repr-Digest`.
+/// Unknown and malformed ones are ignored. Some servers leave the zeros before a CRC out, which is understood.
 #[must_use]
 pub fn answered_digests(headers: &HeaderMap) -> Vec<Digest> {
     let parts = |name| {

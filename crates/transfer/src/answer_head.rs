@@ -1,4 +1,4 @@
-//! What the head of an answer says about the file.
+//! The description of a file in the head of an answer.
 
 use std::time::Duration;
 

@@ -60,7 +60,7 @@ impl Default for TransferTimes {
 /// Settings of all transfers.
 #[derive(Clone)]
 pub struct TransferConfig {
-    /// Where connections may go.
+    /// The rules for connections.
     pub rules: ConnectRules,
     /// Hosts that get the forwarded headers after a redirect from another host: names, or `*.domain`.
     pub redirect_trust: Vec<String>,

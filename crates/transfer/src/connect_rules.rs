@@ -1,4 +1,4 @@
-//! Where HTTP copies may connect.
+//! The rules for connections of HTTP copies.
 //!
 //! Hosts of the public network are allowed on the usual ports of storage. The list of the administrator
 //! adds others, such as hosts of the site's own networks. Every address is judged when the connection
@@ -23,7 +23,7 @@ pub struct ConnectRules {
     pub public: bool,
     /// The ports of such hosts.
     pub ports: Vec<u16>,
-    /// What this process listens on. No rule allows it.
+    /// The addresses on which this process listens. No rule allows them.
     pub own: OwnAddresses,
 }
 

@@ -17,8 +17,8 @@ use tokio_rustls::TlsConnector;
 use crate::client::TransferClient;
 use crate::failure::{FailureCause, TransferFailure};
 use crate::limits::{ADDRESSES_TRIED_MAX, ANSWER_HEADERS_MAX, CONNECTION_BUFFER_BYTES};
+use crate::outgoing_body::OutgoingBody;
 use crate::progress::{ConnectedRemote, TransferProgress};
-use crate::request_body::RequestBody;
 use crate::url::TransferUrl;
 
 /// Time for a connection to be ready again after an answer that was read to its end.
@@ -29,7 +29,7 @@ trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-type Http1 = http1::Connection<TokioIo<Box<dyn ByteStream>>, RequestBody>;
+type Http1 = http1::Connection<TokioIo<Box<dyn ByteStream>>, OutgoingBody>;
 
 /// The part of a connection that reads and writes. It runs inside the futures that use the connection, so
 /// that bytes stay on one thread, and everything ends when those futures are dropped.
@@ -58,7 +58,7 @@ impl ConnectionDriver {
 
 /// An open connection.
 pub(crate) struct RemoteConnection {
-    pub(crate) sender: http1::SendRequest<RequestBody>,
+    pub(crate) sender: http1::SendRequest<OutgoingBody>,
     pub(crate) driver: ConnectionDriver,
     /// The other side's address, and this side's.
     pub(crate) remote: SocketAddr,

@@ -21,8 +21,8 @@ use crate::limits::{
     ANSWER_HEAD_BYTES_MAX, EXPLANATION_CHARS_MAX, OTHER_BODY_BYTES_MAX, OTHER_BODY_TIME,
     REDIRECTS_MAX,
 };
+use crate::outgoing_body::OutgoingBody;
 use crate::progress::TransferProgress;
-use crate::request_body::RequestBody;
 use crate::url::TransferUrl;
 
 const AGENT: &str = concat!("dewar-transfer/", env!("CARGO_PKG_VERSION"));
@@ -124,8 +124,24 @@ impl<'a> RemoteSession<'a> {
         own: &HeaderMap,
         limit: Duration,
     ) -> Result<RemoteAnswer, TransferFailure> {
-        let first = self.settled.take();
-        let mut url = first.unwrap_or_else(|| self.url.clone());
+        if let Some(settled) = self.settled.take() {
+            // A URL that a redirect gave may be for one request only.
+            match self.ask_from(settled, method, own, limit).await {
+                Ok(answer) if is_refusal(answer.status) => {}
+                Err(failure) if failure.cause() != FailureCause::Stall => {}
+                answered => return answered,
+            }
+        }
+        self.ask_from(self.url.clone(), method, own, limit).await
+    }
+
+    async fn ask_from(
+        &mut self,
+        mut url: TransferUrl,
+        method: &Method,
+        own: &HeaderMap,
+        limit: Duration,
+    ) -> Result<RemoteAnswer, TransferFailure> {
         for _ in 0..=REDIRECTS_MAX {
             let mut answer = self.ask_once(&url, method, own, limit).await?;
             let Some(next) = self.redirect(&answer)? else {
@@ -149,7 +165,7 @@ impl<'a> RemoteSession<'a> {
         if let Some(mut connection) = self.idle.take()
             && connection.is_reusable_for(url).await
         {
-            let request = self.request(url, method, own, RequestBody::default())?;
+            let request = self.request(url, method, own, OutgoingBody::default())?;
             match exchange(connection, url, request, limit).await {
                 // The other side may have closed it since the last answer.
                 Err(failure) if failure.cause() != FailureCause::Stall => {}
@@ -157,7 +173,7 @@ impl<'a> RemoteSession<'a> {
             }
         }
         let connection = self.client.connect(url, self.progress).await?;
-        let request = self.request(url, method, own, RequestBody::default())?;
+        let request = self.request(url, method, own, OutgoingBody::default())?;
         exchange(connection, url, request, limit).await
     }
 
@@ -167,8 +183,8 @@ impl<'a> RemoteSession<'a> {
         url: &TransferUrl,
         method: &Method,
         own: &HeaderMap,
-        body: RequestBody,
-    ) -> Result<Request<RequestBody>, TransferFailure> {
+        body: OutgoingBody,
+    ) -> Result<Request<OutgoingBody>, TransferFailure> {
         let broken = |error: http::Error| TransferFailure::new(FailureCause::Protocol, error);
         let target = url.request_target().as_str();
         let mut request = Request::builder()
@@ -288,10 +304,15 @@ impl<'a> RemoteSession<'a> {
     }
 }
 
+/// Whether another URL may answer better. A failed condition or range is an answer.
+fn is_refusal(status: StatusCode) -> bool {
+    (status.is_client_error() || status.is_server_error()) && !matches!(status.as_u16(), 412 | 416)
+}
+
 async fn exchange(
     mut connection: RemoteConnection,
     url: &TransferUrl,
-    request: Request<RequestBody>,
+    request: Request<OutgoingBody>,
     limit: Duration,
 ) -> Result<RemoteAnswer, TransferFailure> {
     let RemoteConnection { sender, driver, .. } = &mut connection;

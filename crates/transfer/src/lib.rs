@@ -1,11 +1,11 @@
 //! Third-party copies, for every protocol: this server is the client of another server.
 //!
-//! - **Where it may connect** ([`ConnectRules`], [`AllowList`], [`OwnAddresses`]): every address is judged at the
+//! - **Rules for connections** ([`ConnectRules`], [`AllowList`], [`OwnAddresses`]): every address is judged at the
 //!   moment of the connection.
 //! - **HTTP** ([`TransferClient`]): pull and push with digests, retries that resume, and deadlines.
 //! - **The queue** ([`TransferRegistry`]): how many copies run and which is next, the list of copies for
 //!   administrators, their records, and the threads that do their work.
-//! - **What others see**: [`TransferProgress`] while a copy runs, [`TransferOutcome`] or
+//! - **Reports**: [`TransferProgress`] while a copy runs, [`TransferOutcome`] or
 //!   [`TransferFailure`] when it is over.
 //!
 //! Nothing here decides whether the client may read or write the local file. A front calls the verbs of
@@ -23,6 +23,7 @@ mod firefly;
 mod forwarded_headers;
 mod limits;
 mod name_resolver;
+mod outgoing_body;
 mod own_addresses;
 mod pace;
 mod progress;
@@ -34,7 +35,6 @@ mod record;
 mod record_log;
 mod registry;
 mod request;
-mod request_body;
 mod request_headers;
 mod runtime;
 mod url;

@@ -1,4 +1,4 @@
-//! What a client asks of a copy, and what came of it.
+//! Requests for copies, and their outcome.
 
 use std::net::SocketAddr;
 

@@ -1,10 +1,12 @@
 //! Pulls that succeed or fail at once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_store::api::WriteMode;
 use dewar_transfer::{DigestOrigin, FailureCause, Pace, TransferProgress};
+use parking_lot::Mutex;
 
 use crate::fixture::{Fixture, forwarded, pull_of};
 use crate::peer::{Peer, Step, answer, head, part, text};
@@ -481,4 +483,61 @@ async fn a_cancelled_pull_leaves_nothing() {
     assert!(progress.remotes().is_empty());
     assert_eq!(fixture.file().await, None);
     assert_eq!(peer.seen()[1].header("authorization"), None);
+}
+
+#[tokio::test]
+async fn a_source_that_computes_its_digest_for_ever_sends_the_file() {
+    let fixture = Fixture::new().await.hasty().retries(0);
+    let peer = Peer::new(|_, request| match request.header("want-digest") {
+        Some(_) => vec![Step::Hang],
+        None => answer("200 OK", "", b"abc"),
+    });
+    let peer = peer.await;
+    let outcome = fixture
+        .pull(&pull_of(&peer.url("/x")))
+        .await
+        .expect("pulled");
+    assert_eq!((outcome.bytes, outcome.attempts), (3, 1));
+    assert_eq!(peer.methods(), ["HEAD", "GET"]);
+}
+
+#[tokio::test]
+async fn a_redirect_that_holds_once_is_asked_for_again() {
+    let fixture = Fixture::new().await;
+    let bytes = content(33 << 20, 7);
+    let sent = bytes.clone();
+    let used: Mutex<BTreeSet<String>> = Mutex::default();
+    let pool = Peer::new(move |_, request| {
+        if !used.lock().insert(request.target.clone()) {
+            return answer("404 Not Found", "", b"used");
+        }
+        part(request, &sent, "ETag: \"v1\"\r\n")
+    });
+    let pool = pool.await;
+    let place = pool.url("/pool/");
+    let size = bytes.len();
+    let door = Peer::new(move |number, request| match request.method.as_str() {
+        "HEAD" => head(size, "ETag: \"v1\"\r\n"),
+        _ => answer("302 Found", &format!("Location: {place}{number}\r\n"), b""),
+    });
+    let door = door.await;
+    let mut request = pull_of(&door.url("/x"));
+    request.options.streams = 2;
+    let outcome = fixture.pull(&request).await.expect("pulled");
+    assert_eq!((outcome.attempts, outcome.remote), (1, Some(pool.address)));
+    assert_eq!(fixture.file().await, Some(bytes));
+}
+
+#[tokio::test]
+async fn a_length_of_zero_in_head_is_not_believed() {
+    let fixture = Fixture::new().await;
+    let peer = Peer::new(|_, request| match request.method.as_str() {
+        "HEAD" => head(0, ""),
+        _ => vec![text(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        )],
+    });
+    let peer = peer.await;
+    let outcome = fixture.pull(&pull_of(&peer.url("/x"))).await;
+    assert_eq!(outcome.expect("pulled").bytes, 3);
 }

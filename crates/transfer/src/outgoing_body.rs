@@ -13,7 +13,7 @@ use crate::progress::TransferProgress;
 
 /// The body of a request.
 #[derive(Default)]
-pub(crate) struct RequestBody(Option<FilePieces>);
+pub(crate) struct OutgoingBody(Option<FilePieces>);
 
 /// A file on its way out.
 struct FilePieces {
@@ -23,7 +23,7 @@ struct FilePieces {
     progress: Arc<TransferProgress>,
 }
 
-impl RequestBody {
+impl OutgoingBody {
     /// A file of `size` bytes. If the channel closes before they came, the connection breaks, so that the
     /// other side cannot take a part for the whole.
     pub(crate) fn file(
@@ -40,7 +40,7 @@ impl RequestBody {
     }
 }
 
-impl Body for RequestBody {
+impl Body for OutgoingBody {
     type Data = Bytes;
     type Error = io::Error;
 
