@@ -48,6 +48,7 @@ impl RequestContext {
             origin: self.origin,
             body: None,
             documents: Arc::clone(&self.documents),
+            required_etag: self.required_etag.clone(),
             reservation: None,
         }
     }

@@ -4,21 +4,20 @@ use std::fmt::{Debug, Error, Formatter, Result};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use dewar_env::{BoxFuture, Env};
+use dewar_env::Env;
 use dewar_transfer::{
     AllowList, AllowRule, ConnectRules, OwnAddresses, Pace, QueueLimits, RecordConfig, RecordLog,
     TransferClient, TransferConfig, TransferFigures, TransferRegistry, TransferRuntime,
-    TransferTimes, Trust,
+    TransferTimes,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use rustls::ClientConfig;
 
 use super::metrics::{MetricsWriter, signed};
 use crate::config::{Config, Transfer};
 use crate::engine::Purpose;
 use crate::listener::BoxError;
-use crate::trust_store::TrustStore;
+use crate::trust_store::{TrustSources, TrustStore};
 
 /// The registry as configured. Only a server that serves writes records and starts threads.
 pub(super) fn registry(
@@ -79,7 +78,7 @@ pub(super) fn client(config: &Transfer, env: Env, own: &[SocketAddr]) -> Transfe
         },
         retries: config.retries,
         streams_max: u8::try_from(config.streams_max).unwrap_or(u8::MAX),
-        trust: Some(Arc::new(SystemTrust::default())),
+        trust: Some(Arc::new(TrustStore::new(TrustSources::default()))),
         firefly_collectors: config.scitag_collectors.clone(),
     };
     TransferClient::new(settings, env)
@@ -87,24 +86,6 @@ pub(super) fn client(config: &Transfer, env: Env, own: &[SocketAddr]) -> Transfe
 
 fn number(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
-}
-
-/// Trusts the certificate authorities that the system trusts.
-#[derive(Default)]
-pub(super) struct SystemTrust(TrustStore);
-
-impl Trust for SystemTrust {
-    fn client(&self) -> BoxFuture<'_, Option<Arc<ClientConfig>>> {
-        Box::pin(async move {
-            match self.0.client().await {
-                Ok(config) => Some(config),
-                Err(error) => {
-                    tracing::debug!(error, "third-party copies go without TLS");
-                    None
-                }
-            }
-        })
-    }
 }
 
 /// Shows the figures of copies.

@@ -12,15 +12,14 @@ use dewar_transfer::TransferRegistry;
 use dewar_types::{Result, UserId};
 use dewar_xrootd::{
     AllowList, AllowRule, Callers, CopyEnd, Door, DoorConfig, DoorLimits, Meter, Pace, Peer, Proof,
-    Redirect, RedirectMode, RedirectTarget, RequestCode, RequestOutcome, SssKey, TlsConfig,
-    TlsStream, TlsUpgrade, TpcConfig, Translation, Trust,
+    Redirect, RedirectMode, RedirectTarget, RequestCode, RequestOutcome, SssKey, TlsStream,
+    TlsUpgrade, TpcConfig, Translation,
 };
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::transfers::SystemTrust;
 use crate::config::Xrootd;
 use crate::keytab::Keytab;
 use crate::listener::{
@@ -28,6 +27,7 @@ use crate::listener::{
 };
 use crate::socket_owner;
 use crate::tls::Tls;
+use crate::trust_store::{TrustSources, TrustStore};
 
 struct XrootdFront {
     door: Arc<Door>,
@@ -72,7 +72,7 @@ pub(super) fn front(
                 rate_min: config.tpc_rate_min.0,
                 over: config.tpc_rate_time,
             },
-            trust: Some(Arc::new(SystemTrust::default())),
+            trust: Some(Arc::new(TrustStore::new(TrustSources::default()))),
             listeners: context.addresses,
             registry: Some(transfers),
         },

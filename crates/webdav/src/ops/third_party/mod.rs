@@ -10,20 +10,22 @@ mod request;
 
 use std::sync::Arc;
 
-use dewar_http_front::Answer;
-use dewar_store::api::{GetRequest, ObjectRef, WriteCondition, WriteMode, WriteRequest};
+use dewar_http_front::{Answer, value_of};
+use dewar_store::api::{
+    GetRequest, ObjectRef, VersionAttributes, WriteCondition, WriteMode, WriteRequest,
+};
 use dewar_transfer::{
     Direction, FailureCause, PullRequest, PushRequest, QueueShare, Transfer, TransferDescription,
     TransferFailure, TransferOptions, TransferOutcome,
 };
 use dewar_types::{Error, ErrorKind};
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use self::pull_target::LocalTarget;
 use self::request::RemoteCopy;
-use super::put::check_locks;
+use super::put::{ARCHIVE_METADATA, archive_metadata, check_locks};
 use crate::context::RequestContext;
 use crate::error::{DavError, Result};
 use crate::front::WebDav;
@@ -72,7 +74,7 @@ pub(super) async fn push(
     target: &str,
 ) -> Result<Answer> {
     let copies = copies_of(front)?;
-    let copy = RemoteCopy::parse(context, target)?;
+    let mut copy = RemoteCopy::parse(context, target)?;
     let object = context.path.object();
     let object = object.ok_or_else(directory_refused)?;
     let request = GetRequest::whole(object.clone());
@@ -81,6 +83,11 @@ pub(super) async fn push(
         Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(directory_refused()),
         Err(error) => return refuse(error.into()),
     };
+    let archive = &reader.info.attributes.archive_metadata;
+    let archive = archive.as_ref().filter(|_| !copy.headers.contains(ARCHIVE_METADATA));
+    if let Some(text) = archive.map(|text| value_of(text)) {
+        copy.headers.add(HeaderName::from_static(ARCHIVE_METADATA), text)?;
+    }
     let transfer = match enter(copies, context, &copy, Direction::Push) {
         Ok(transfer) => transfer,
         Err(failure) => return Ok(answer::failed(&failure)),
@@ -130,16 +137,16 @@ async fn may_pull(
     };
     check_locks(front, context, object).await?;
     let (mode, condition) = match options.overwrite {
-        true => {
-            let headers = context.headers();
-            let condition = dewar_http_front::write_condition_at(headers, "")?;
-            (WriteMode::Replace, condition)
-        }
+        true => (WriteMode::Replace, context.write_condition()?),
         false => (WriteMode::New, WriteCondition::NONE),
     };
     let request = WriteRequest {
         keep_extended: true,
         condition,
+        attributes: VersionAttributes {
+            archive_metadata: archive_metadata(context.headers())?,
+            ..VersionAttributes::default()
+        },
         ..WriteRequest::file(object.clone(), mode)
     };
     let caller = &context.caller;

@@ -52,7 +52,7 @@ impl LocalTarget {
     }
 
     async fn open(&self, source: &SourceDescription, want: AlgorithmSet) -> Result<ContentWriter> {
-        let mut attributes = VersionAttributes::default();
+        let mut attributes: VersionAttributes = self.request.attributes.clone();
         let kind = source.content_type.clone();
         attributes.headers.content_type = kind.filter(|kind| kind.len() <= MEDIA_TYPE_BYTES_MAX);
         let request = WriteRequest {
