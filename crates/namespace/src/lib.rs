@@ -125,7 +125,7 @@ pub use publish::{DataChanges, NewVersion, Published};
 pub use quota::SuspendedQuotas;
 pub use reclaim::ReclaimReport;
 pub use relocate::Relocation;
-pub use rename::RenameOptions;
+pub use rename::{RenameOptions, is_cross_device};
 pub use reservation::Reservation;
 pub use resolve::{NameRef, ResolvedName};
 pub use version_attributes::VersionAttributes;

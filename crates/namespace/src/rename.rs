@@ -3,6 +3,8 @@
 //! A file is moved together with its older versions, whose keys contain its name. A directory is
 //! moved in one small batch, whatever its size, because its entries refer to its id.
 
+use std::fmt;
+
 use dewar_catalog::record::{
     ChangeKind, ChangeRecord, DirRecord, Entry, FileRecord, HintStep, Record, VersionRecord,
     Versioning,
@@ -380,9 +382,26 @@ fn locked_in(path: &str) -> Error {
     )
 }
 
+/// Why a rename is refused: its ends are in different buckets or spaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CrossDevice;
+
+impl fmt::Display for CrossDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("another bucket or space")
+    }
+}
+
+impl std::error::Error for CrossDevice {}
+
+/// Whether a rename was refused because its ends are in different buckets or spaces. A copy can take its
+/// place.
+#[must_use]
+pub fn is_cross_device(error: &Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<CrossDevice>())
+}
+
 fn cross_device(from: &str, to: &str) -> Error {
-    Error::new(
-        ErrorKind::Unsupported,
-        format!("{from} cannot be moved to {to}: another bucket or space; copy it"),
-    )
+    let message = format!("{from} cannot be moved to {to}: another bucket or space; copy it");
+    Error::with_source(ErrorKind::Unsupported, message, CrossDevice)
 }

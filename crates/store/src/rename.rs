@@ -77,7 +77,8 @@ impl Store {
     /// - [`ErrorKind::NotADirectory`] for a directory onto a file, and for a file above the target.
     /// - [`ErrorKind::AlreadyExists`] and [`ErrorKind::NotEmpty`] as [`Overwrite`] says.
     /// - [`ErrorKind::InvalidArgument`] for a target below the source.
-    /// - [`ErrorKind::Unsupported`] for another bucket.
+    /// - [`ErrorKind::Unsupported`] for another bucket, and for a directory into or out of a space
+    ///   ([`crate::file::is_cross_device`]).
     pub async fn rename_node(&self, caller: &Caller, request: RenameNodeRequest) -> Result<()> {
         let inner = &self.inner;
         let (source, target) = (&request.source.key, &request.target.key);

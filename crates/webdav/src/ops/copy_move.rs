@@ -10,7 +10,7 @@ use dewar_store::api::{
     CopyRequest, Hierarchy, ObjectRef, Overwrite, ReadCondition, RenameNodeRequest,
     VersionAttributes, WriteCondition,
 };
-use dewar_store::file::{CopyTreeRequest, Node, PathTarget, TreeReport};
+use dewar_store::file::{CopyTreeRequest, Node, PathTarget, TreeReport, is_cross_device};
 use dewar_types::{Error, ErrorKind, ObjectKey};
 use http::StatusCode;
 
@@ -192,6 +192,10 @@ impl LocalCopy {
         if self.replaced.is_none() || replaces_file && matches!(self.node, Node::File(..)) {
             return Ok(None);
         }
+        if matches!(self.replaced, Some(Node::Directory(_))) {
+            let (store, caller) = (&front.store, &context.caller);
+            store.require_no_spaces(caller, &self.target).await?;
+        }
         if !front.config.recursive_delete && matches!(self.replaced, Some(Node::Directory(_))) {
             // The directory goes only if it is empty.
             remove(front, context, &self.target).await?;
@@ -256,8 +260,19 @@ impl LocalCopy {
                 true => Overwrite::Files,
                 false => Overwrite::Never,
             };
-            rename_node(front, context, source, target, overwrite).await?;
-            return Ok(TreeReport::default());
+            let request = RenameNodeRequest {
+                source: source.clone(),
+                target: target.clone(),
+                overwrite,
+            };
+            match front.store.rename_node(&context.caller, request).await {
+                // Out of a space, or into one: it is copied.
+                Err(error) if is_cross_device(&error) => {}
+                renamed => {
+                    renamed.map_err(refused_target)?;
+                    return Ok(TreeReport::default());
+                }
+            }
         }
         let (store, caller) = (&front.store, &context.caller);
         let (source, target) = (source.clone(), target.clone());
