@@ -211,8 +211,9 @@ fn a_space_keeps_its_directory() {
                 .expect_err("empty"),
         );
         rig.delete("a/beside").await.expect("deleted");
+        let first = bucket("first");
         for emptiness in [Emptiness::Bare, Emptiness::DirectoriesOnly] {
-            let deleted = store.delete_bucket(&rig.ann, &bucket("first"), emptiness);
+            let deleted = store.delete_bucket(&rig.ann, &first, emptiness);
             stays(deleted.await.expect_err("a space is in it"));
         }
         store
@@ -223,7 +224,7 @@ fn a_space_keeps_its_directory() {
             .remove_dir(&rig.ann, &object("a/b"))
             .await
             .expect("removed");
-        let deleted = store.delete_bucket(&rig.ann, &bucket("first"), Emptiness::DirectoriesOnly);
+        let deleted = store.delete_bucket(&rig.ann, &first, Emptiness::DirectoriesOnly);
         deleted.await.expect("empty");
     });
 }
