@@ -27,6 +27,7 @@ pub mod federation;
 pub mod identity;
 pub mod key_file;
 mod key_file_admin;
+pub mod locks;
 mod names;
 mod pool_figures;
 pub mod progress;
@@ -64,6 +65,7 @@ pub const COMMANDS: &[&[CommandEntry]] = &[
     federation::COMMANDS,
     identity::COMMANDS,
     key_file::COMMANDS,
+    locks::COMMANDS,
     quota::COMMANDS,
     share::COMMANDS,
     space::COMMANDS,

@@ -307,6 +307,21 @@ const SAMPLES: &[Sample] = &[
         r#"{"federation":"done"}"#,
     ),
     reads(
+        r#"{"lock":{"list":{"path":"/b/d"}}}"#,
+        "admin:lock-list",
+        "/b/d",
+        concat!(
+            r#"{"locks":[{"token":"urn:uuid:181d4fae-7d8c-41d0-a765-00a0c91e6bf2","path":"/b/d/f","#,
+            r#""principal":"ann","shared":false,"deep":true,"seconds":600}]}"#
+        ),
+    ),
+    changes(
+        r#"{"lock":{"break":{"target":"/b/d/f"}}}"#,
+        "admin:lock-break",
+        "/b/d/f",
+        r#"{"locks":[]}"#,
+    ),
+    reads(
         r#"{"quota":{"list":{}}}"#,
         "admin:quota-list",
         "",

@@ -76,6 +76,7 @@ tables! {
     DOCUMENT: b'B', "namespace" "bucket document" => "DocumentRecord";
     HINT: b'h', "namespace" "hint" => "HintRecord";
     LOCK: b'W', "namespace" "WebDAV lock" => "LockRecord";
+    REMOVAL: b'z', "namespace" "removed directory" => "RemovalRecord";
     SPACE: b'S', "namespace" "space" => "SpaceRecord";
     UPLOAD: b'u', "namespace" "upload" => "UploadRecord";
     PART: b'p', "namespace" "part" => "PartRecord";

@@ -68,6 +68,7 @@ mod effort;
 mod handle;
 mod list;
 mod list_versions;
+mod lock_index;
 mod locks;
 mod multipart;
 mod named_space;
@@ -78,6 +79,7 @@ mod quota_table;
 mod reclaim;
 mod recount;
 mod relocate;
+mod removal;
 mod rename;
 mod reservation;
 mod resolve;
@@ -125,13 +127,15 @@ pub use publish::{DataChanges, NewVersion, Published};
 pub use quota::SuspendedQuotas;
 pub use reclaim::ReclaimReport;
 pub use relocate::Relocation;
-pub use rename::{RenameOptions, is_cross_device};
+pub use removal::FreeingStep;
+pub use rename::{RenameOptions, ReplaceRule, is_cross_device};
 pub use reservation::Reservation;
 pub use resolve::{NameRef, ResolvedName};
 pub use version_attributes::VersionAttributes;
 pub use versions::ChangeContext;
 
 use cache::DirCache;
+use lock_index::LockIndex;
 use named_space::Spaces;
 use quota_table::Quotas;
 use retry::ContentionLocks;
@@ -150,9 +154,15 @@ pub struct Tree {
     cache: Arc<DirCache>,
     contended: Arc<ContentionLocks>,
     quotas: Arc<Quotas>,
+    /// Held for writing while a directory becomes a space, and for reading while one is removed with
+    /// its content, which must not contain a space.
+    space_marks: Arc<tokio::sync::RwLock<()>>,
+    /// Held while a step frees removed content, and while a space is counted.
+    freeing: Arc<tokio::sync::Mutex<()>>,
     spaces: Arc<Spaces>,
     /// Held while a lock of WebDAV is granted or removed.
     lock_grants: Arc<tokio::sync::Mutex<()>>,
+    locks: Arc<parking_lot::RwLock<LockIndex>>,
 }
 
 impl Tree {
@@ -169,8 +179,11 @@ impl Tree {
             cache: Arc::new(DirCache::new(DIRS_CACHED, DIRS_CACHED_BYTES_DEFAULT)),
             contended: Arc::new(ContentionLocks::new()),
             quotas,
+            space_marks: Arc::default(),
+            freeing: Arc::default(),
             spaces,
             lock_grants: Arc::default(),
+            locks: Arc::default(),
         };
         let default = TenantName::default();
         if tree.catalog().tenant(&default).await?.is_none() {
@@ -184,6 +197,7 @@ impl Tree {
                 Err(error) => return Err(error),
             }
         }
+        tree.load_locks().await?;
         Ok(tree)
     }
 

@@ -222,6 +222,7 @@ impl Tree {
             group: new.group.or(chain.last().record.attributes.group),
             vos: new.vos,
         };
+        let no_removal = self.space_marks.write().await;
         let marked = self.remark(actor, bucket, Some(path), |directory, stage| {
             directory.implicit = false;
             directory.space = Some(marked_with(directory.space.as_ref(), new.quota));
@@ -238,7 +239,7 @@ impl Tree {
             }
         });
         marked.await?;
-        drop(hold);
+        drop((no_removal, hold));
         self.count_space(bucket, path).await?;
         Ok(id)
     }

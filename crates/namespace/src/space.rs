@@ -13,6 +13,7 @@ use dewar_types::{EntryId, Error, GroupId, ObjectKey};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::named_space::marked_with;
+use super::removal::all_removals;
 use super::resolve::{ResolvedPath, not_found};
 use super::retry::ConflictRetry;
 use super::walk::{Walk, WalkStep};
@@ -34,6 +35,7 @@ impl Tree {
         path: &ObjectKey,
         quota: Quota,
     ) -> Result<EntryId, Error> {
+        let _no_removal = self.space_marks.write().await;
         self.remark(actor, bucket, Some(path), |record, stage| {
             record.implicit = false;
             record.space = Some(marked_with(record.space.as_ref(), quota));
@@ -229,6 +231,7 @@ impl Tree {
     /// # Errors
     /// `NotFound` when there is no such space; `Conflict`; errors of the engine.
     pub async fn count_space(&self, bucket: &Bucket, path: &ObjectKey) -> Result<Usage, Error> {
+        let _no_freeing = self.freeing.lock().await;
         let mut turn = ConflictRetry::new(self, bucket.path(path.as_str()));
         loop {
             let chain = self.dir_chain(bucket, path).await?;
@@ -255,6 +258,12 @@ impl Tree {
             let said = (objects.value(kv).await?, bytes.value(kv).await?);
             let mut usage = count_below(kv, id).await?;
             usage += charge::uploads_of_space(kv, bucket.id, id).await?;
+            // What was removed and is not freed yet still counts.
+            for (removed, removal) in all_removals(kv).await? {
+                if removal.spaces.contains(&id) {
+                    usage += count_below(kv, removed).await?;
+                }
+            }
             let mut stage = BatchBuilder::new(self);
             self.stage_mark(&mut stage, &chain, |record, stage| {
                 if let Some(mark) = &mut record.space {

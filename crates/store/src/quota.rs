@@ -424,7 +424,7 @@ impl Inner {
         })
     }
 
-    async fn bucket_by_id(&self, id: EntryId) -> Result<Option<Bucket>> {
+    pub(crate) async fn bucket_by_id(&self, id: EntryId) -> Result<Option<Bucket>> {
         for tenant in self.tree.catalog().tenants().await? {
             let mut after = None::<String>;
             loop {

@@ -23,6 +23,7 @@ mod federation;
 mod identity;
 mod journal_bench;
 mod key_file;
+mod locks;
 mod quota;
 mod run;
 mod server_target;
@@ -54,6 +55,7 @@ pub use federation::{IssuerCommand, RoleCommand, SessionCommand};
 pub use identity::{GroupCommand, PolicyCommand};
 pub use journal_bench::JournalBenchArgs;
 pub use key_file::KeyFileCommand;
+pub use locks::LockCommand;
 pub use quota::QuotaCommand;
 pub use server_target::ServerTarget;
 pub use share::{LoginShare, ShareArgs};
@@ -104,6 +106,9 @@ pub enum Command {
     /// Limit the data of buckets, directories, users, groups and tenants
     #[command(subcommand)]
     Quota(QuotaCommand),
+    /// List the locks of WebDAV clients, or end some of them
+    #[command(subcommand)]
+    Lock(LockCommand),
     /// Name directories with a quota, for an experiment and its storage report
     #[command(subcommand)]
     Space(SpaceCommand),
@@ -153,8 +158,8 @@ pub struct DemoArgs {
     /// The folder of the demo [default: $XDG_DATA_HOME/dewar-demo or ~/.local/share/dewar-demo]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// The S3 door's port, the metrics endpoint, the XRootD door and the WebDAV door take the next
-    /// three; 0 takes free ones [default: 9000, or as it was set up]
+    /// The S3 door's port, the metrics endpoint, the XRootD door and the WebDAV door without and with
+    /// TLS take the next four; 0 takes free ones [default: 9000, or as it was set up]
     #[arg(long, value_name = "N")]
     pub port_base: Option<u16>,
     /// Write this JSON file, mode 0600, once every listener accepts
@@ -204,6 +209,7 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Usage(args) => usage::usage(args, opener),
         Command::Worker(command) => worker::worker(command),
         Command::Quota(command) => quota::quota(command, opener),
+        Command::Lock(command) => locks::lock(command, opener),
         Command::Space(command) => space::space(command, opener),
         Command::Share(args) => share::share(*args, opener),
         Command::Audit(args) => audit::audit(&args),

@@ -294,11 +294,12 @@ fn doors(config: &Config, findings: &mut KnownBadShards) {
 /// Looks for addresses of which only one can be listened on. Listeners are checked in the order of this
 /// list, and the finding is about the later one.
 fn addresses(config: &Config, findings: &mut KnownBadShards) {
-    let lists: [(&'static str, &[SocketAddr]); 4] = [
+    let lists: [(&'static str, &[SocketAddr]); 5] = [
         ("s3.listen", &config.s3.listen),
         ("metrics.listen", &config.metrics.listen),
         ("xrootd.listen", &config.xrootd.listen),
         ("webdav.listen", &config.webdav.listen),
+        ("webdav.plain_listen", &config.webdav.plain_listen),
     ];
     let all = lists
         .iter()
@@ -362,13 +363,18 @@ fn webdav(config: &Config, findings: &mut KnownBadShards) -> Option<CertificateF
     let files = (&webdav.tls_certificate_file, &webdav.tls_key_file);
     let keys = ["webdav.tls_certificate_file", "webdav.tls_key_file"];
     let (tls, certificate) = tls_files(files, keys, findings);
-    for address in &webdav.listen {
-        if !tls && !address.ip().is_loopback() {
-            let message = format!(
-                "{address} can be reached from other machines without TLS: data can be read on \
-                 the way, and passwords and tokens are refused"
-            );
-            findings.warning("webdav.listen", message);
+    for (key, addresses, tls) in [
+        ("webdav.listen", &webdav.listen, tls),
+        ("webdav.plain_listen", &webdav.plain_listen, false),
+    ] {
+        for address in addresses {
+            if !tls && !address.ip().is_loopback() {
+                let message = format!(
+                    "{address} can be reached from other machines without TLS: data can be read on \
+                     the way, and passwords and tokens are refused"
+                );
+                findings.warning(key, message);
+            }
         }
     }
     certificate

@@ -51,6 +51,14 @@ pub struct ObjectInfo {
     pub expiry: Option<Expiry>,
 }
 
+impl ObjectInfo {
+    /// When the content changed: as the client said that wrote it, and otherwise when it was written.
+    #[must_use]
+    pub fn content_modified(&self) -> Timestamp {
+        self.attributes.client_modified.unwrap_or(self.modified)
+    }
+}
+
 /// A delete marker at the requested name. It is the source of the error that the object does not
 /// exist, so that a front can distinguish the cases.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -161,6 +169,31 @@ impl ExpectedContent {
             size,
             digests: Vec::new(),
         }
+    }
+}
+
+/// A digest that written content does not have. It is the source of the error
+/// [`dewar_types::ErrorKind::ChecksumMismatch`], so that a caller knows which of several digests it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{expected} was expected")]
+pub struct DigestMismatch {
+    /// The digest that the writer named.
+    pub expected: Digest,
+    /// The digest of what came, if it was computed.
+    pub computed: Option<Digest>,
+}
+
+impl DigestMismatch {
+    /// The error of a commit.
+    pub(crate) fn error(expected: &Digest, digests: &DigestSet, path: &str) -> dewar_types::Error {
+        let algorithm = expected.algorithm();
+        let message = format!("{path}: the {algorithm:?} of what came is another");
+        let mismatch = Self {
+            expected: *expected,
+            computed: digests.get(algorithm),
+        };
+        let kind = dewar_types::ErrorKind::ChecksumMismatch;
+        dewar_types::Error::with_source(kind, message, mismatch)
     }
 }
 
@@ -311,6 +344,9 @@ pub enum Overwrite {
     Files,
     /// The same, and a directory may replace an empty directory, as in POSIX.
     EmptyDirectories,
+    /// A file may replace a file or a directory, and a directory both. A replaced directory is removed
+    /// with its content, as [`crate::Store::remove_tree`] does it in one step.
+    Everything,
 }
 
 /// A request to rename a file or a directory in a hierarchy.

@@ -28,7 +28,7 @@ use crate::api::{BucketRef, ObjectInfo, ObjectRef};
 pub use attributes::AttributeChange;
 pub use dewar_disks::blob::{ChecksummedBytes, VerifiedBytes};
 pub use dewar_namespace::is_cross_device;
-pub use lock::{Lock, LockOutcome, LockRequest, LockScope, LockToken};
+pub use lock::{HeldLock, Lock, LockOutcome, LockRequest, LockScope, LockToken};
 pub use path::{PathTarget, canonical_path};
 
 /// Attributes that files and directories have.

@@ -50,7 +50,7 @@ pub(super) async fn call(front: &Arc<WebDav>, context: &mut RequestContext) -> R
         front: Arc::clone(front),
         caller: context.caller.clone(),
         is_deep: depth == Depth::Infinity,
-        with_locks: selection.has_locks() && front.store.has_locks().await?,
+        with_locks: selection.has_locks() && front.store.has_locks(),
         open: Vec::new(),
         selection,
     };

@@ -168,7 +168,7 @@ async fn xattr(context: &Context, argument: &str) -> VerbResult<()> {
     let path = context.path(argument)?;
     let node = namespace::stat_path(context, &path, "query").await?;
     let (kind, size, modified) = match &node {
-        Node::File(_, info) => ('f', info.size, info.modified),
+        Node::File(_, info) => ('f', info.size, info.content_modified()),
         Node::Directory(attributes) => ('d', 0, attributes.modified),
     };
     let (modified, changed) = (modified.secs(), node.attributes().changed.secs());
