@@ -90,7 +90,7 @@ def test_a_certificate_is_replaced_on_a_signal(dual):
             return s.getpeercert(binary_form=True)
 
     before = shown()
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=new",
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "60", "-subj", "/CN=new",
                     "-keyout", dual.data / "key.pem", "-out", dual.data / "cert.pem"], check=True, capture_output=True)
     dual.process.send_signal(signal.SIGHUP)
     until("the new certificate is shown", lambda: shown() != before, seconds=20)

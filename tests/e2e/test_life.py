@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -173,8 +174,8 @@ def test_tls_with_a_certificate_that_is_replaced(tmp_path):
     import ssl, socket
     certificate, key, config = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "dewar.toml"
 
-    def make(name):
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+    def make(name, days=60):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", str(days),
                         "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
                        check=True, capture_output=True)
 
@@ -209,6 +210,20 @@ def test_tls_with_a_certificate_that_is_replaced(tmp_path):
         else:
             pytest.fail("the new certificate is not served")
         assert s3.get_object(Bucket="demo", Key="k")["Body"].read() == body
+
+        def expiry():
+            text = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
+            return float(re.search(r'^dewar_tls_certificate_expiry_time_seconds\{door="s3"\} (\d+)', text, re.M)[1])
+        assert abs(expiry() - time.time() - 60 * 86_400) < 3_600
+        assert server.admin("status")["troubles"] == []
+        make("third", days=10)
+        give_up = time.monotonic() + 20
+        while expiry() > time.time() + 11 * 86_400:
+            assert time.monotonic() < give_up
+            time.sleep(0.1)
+        [trouble] = server.admin("status")["troubles"]
+        assert "expires on" in trouble["what"] and str(certificate) in trouble["what"], trouble
+        assert "expires soon" in server.log_path.read_text()
         server.stop()
     finally:
         server.kill()

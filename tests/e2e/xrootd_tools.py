@@ -63,12 +63,12 @@ class Certificate:
             done = subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, text=True)
             return done.stdout.strip()
 
-        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=Test authority",
+        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "60", "-subj", "/CN=Test authority",
                 "-keyout", folder / "ca-key.pem", "-out", self.authority)
         openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", self.key,
                 "-out", folder / "request.pem")
         (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-        openssl("x509", "-req", "-days", "2", "-in", folder / "request.pem", "-CA", self.authority,
+        openssl("x509", "-req", "-days", "60", "-in", folder / "request.pem", "-CA", self.authority,
                 "-CAkey", folder / "ca-key.pem", "-CAcreateserial", "-extfile", folder / "names",
                 "-out", self.certificate)
         subject = openssl("x509", "-hash", "-noout", "-in", self.authority)

@@ -15,6 +15,7 @@ mod release;
 mod run;
 mod s3_provider;
 mod s3_tests;
+mod srr_check;
 mod test;
 mod tidy;
 mod workspace;
@@ -87,6 +88,8 @@ enum Word {
     Flame(flame::Flame),
     /// Measure this commit and add its figures to benches/history.csv
     History,
+    /// Compare the storage report of a demo with a JSON schema
+    SrrCheck(srr_check::SrrCheck),
     /// Run the public suite ceph/s3-tests from a checkout
     S3Tests(s3_tests::S3Tests),
     /// Run XRootD's own tests of its client from a checkout
@@ -138,6 +141,7 @@ fn run_word(word: Word, workspace: &Workspace) -> Result<()> {
         Word::Bench { args } => bench::bench(workspace, args),
         Word::Flame(asked) => flame::flame(workspace, &asked),
         Word::History => history::history(workspace),
+        Word::SrrCheck(asked) => srr_check::srr_check(workspace, &asked),
         Word::S3Tests(asked) => s3_tests::s3_tests(workspace, &asked),
         Word::XrootdTests(asked) => xrootd_tests::xrootd_tests(workspace, &asked),
         Word::Docs { check } => docs::docs(workspace, check),

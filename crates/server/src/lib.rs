@@ -4,6 +4,7 @@
 //! store. The other modules are independent of each other.
 
 pub mod admin_socket;
+pub mod certificate;
 pub mod cli;
 pub mod config;
 pub mod credentials;
@@ -19,6 +20,7 @@ pub mod process;
 pub mod ready;
 pub mod serve;
 mod socket_owner;
+pub mod srr;
 pub mod store_engine;
 pub mod tls;
 mod trust_store;

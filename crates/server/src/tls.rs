@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use dewar_admin::status::HealthIssue;
+use dewar_types::Timestamp;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -26,6 +27,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use zeroize::Zeroizing;
 
+use crate::certificate::CertificateFacts;
+
 /// Interval of checks of the files.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -35,6 +38,9 @@ pub const RENEWAL_TIME: Duration = Duration::from_secs(30);
 /// Permission bits that the file of a private key must not have: any access for others, and writing
 /// by its group. Its group may read it: system services get keys that root renews in this way.
 const KEY_MODE_FORBIDDEN: u32 = 0o027;
+
+/// Time before the end of a certificate from which on it is a problem.
+pub const EXPIRY_NOTICE: Duration = Duration::from_secs(14 * 86_400);
 
 /// A PEM file larger than this is none.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -89,6 +95,15 @@ pub struct Tls {
     current: Arc<Current>,
     acceptor: TlsAcceptor,
     tried: Mutex<ReloadAttempt>,
+    /// The last warning about its end.
+    warned: Mutex<Option<ExpiryWarning>>,
+}
+
+/// A warning about the end of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ExpiryWarning {
+    expires: i64,
+    expired: bool,
 }
 
 /// The last try to read the files.
@@ -146,6 +161,7 @@ impl Tls {
                 stamp,
                 failing: None,
             }),
+            warned: Mutex::default(),
         })
     }
 
@@ -205,6 +221,56 @@ impl Tls {
         }
     }
 
+    /// What the certificate in use says about itself; `None` for one that cannot be parsed.
+    #[must_use]
+    pub fn facts(&self) -> Option<CertificateFacts> {
+        CertificateFacts::of(&self.current.0.load().cert)
+    }
+
+    /// A warning if the certificate in use ends soon or has ended.
+    fn expiry_warning(&self, now: Timestamp) -> Option<ExpiryWarning> {
+        let expires = self.facts()?.expires;
+        let left = expires.saturating_sub_unsigned(now.secs());
+        let notice = i64::try_from(EXPIRY_NOTICE.as_secs()).unwrap_or(i64::MAX);
+        (left < notice).then_some(ExpiryWarning {
+            expires,
+            expired: left <= 0,
+        })
+    }
+
+    /// Logs once that the certificate ends soon, and once that it has ended.
+    pub fn warn_of_expiry(&self, now: Timestamp) {
+        let warning = self.expiry_warning(now);
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if *warned == warning {
+            return;
+        }
+        *warned = warning;
+        let Some(ExpiryWarning { expires, expired }) = warning else {
+            return;
+        };
+        let certificate = self.certificate_file.display();
+        let end = day(expires);
+        match expired {
+            true => tracing::error!(%certificate, %end, "the TLS certificate has expired"),
+            false => tracing::warn!(%certificate, %end, "the TLS certificate expires soon"),
+        }
+    }
+
+    /// A problem if the certificate in use ends soon or has ended.
+    pub(crate) fn expiry_trouble(&self, now: Timestamp) -> Option<HealthIssue> {
+        let ExpiryWarning { expires, expired } = self.expiry_warning(now)?;
+        let (certificate, end) = (self.certificate_file.display(), day(expires));
+        Some(HealthIssue {
+            what: match expired {
+                true => format!("the TLS certificate {certificate} expired on {end}"),
+                false => format!("the TLS certificate {certificate} expires on {end}"),
+            },
+            advice: "renew it: replace the files, and Dewar takes them up within seconds"
+                .to_owned(),
+        })
+    }
+
     /// A problem if the files have an unusable certificate, with the time since when.
     pub(crate) fn trouble(&self) -> Option<HealthIssue> {
         let failing = self.tried().failing.clone()?;
@@ -226,9 +292,11 @@ impl Tls {
         tracing::info!(%certificate, "new TLS certificate in use");
     }
 
-    /// Looks at the files every [`WATCH_INTERVAL`] until dropped.
-    pub async fn watch(&self) {
+    /// Looks at the files every [`WATCH_INTERVAL`] until dropped. Calls `looked` at first and after each
+    /// look.
+    pub async fn watch(&self, looked: impl Fn(&Self)) {
         loop {
+            looked(self);
             tokio::time::sleep(WATCH_INTERVAL).await;
             self.reload_if_changed();
         }
@@ -246,16 +314,27 @@ impl Tls {
     }
 }
 
+/// The day of a time in seconds since 1970.
+fn day(seconds: i64) -> String {
+    let moment = time::OffsetDateTime::from_unix_timestamp(seconds);
+    moment.map_or_else(|_| seconds.to_string(), |moment| moment.date().to_string())
+}
+
 fn not_taken_up(error: &TlsError) {
     tracing::error!(%error, "TLS certificate not changed; the old one stays in use");
 }
 
-/// Reads certificate and key as a server would, and changes nothing.
+/// Reads certificate and key as a server would, and changes nothing. Returns what the certificate says
+/// about itself.
 ///
 /// # Errors
 /// As [`Tls::open`].
-pub fn check(certificate_file: &Path, key_file: &Path) -> Result<(), TlsError> {
-    read(certificate_file, key_file).map(|_| ())
+pub fn check(
+    certificate_file: &Path,
+    key_file: &Path,
+) -> Result<Option<CertificateFacts>, TlsError> {
+    let certified = read(certificate_file, key_file)?;
+    Ok(CertificateFacts::of(&certified.cert))
 }
 
 fn stamp(certificate: &Path, key: &Path) -> Stamp {
@@ -460,11 +539,33 @@ mod tests {
         make(dir.path());
         let tls = Arc::new(open(dir.path()).expect("opens"));
         let watched = Arc::clone(&tls);
-        let watch = tokio::spawn(async move { watched.watch().await });
+        let watch = tokio::spawn(async move { watched.watch(|_| {}).await });
         let (second, _) = make(dir.path());
         tokio::time::sleep(WATCH_INTERVAL * 2).await;
         assert_eq!(shown(&tls, &second, BOTH).await, Ok(second));
         watch.abort();
+    }
+
+    #[test]
+    fn a_certificate_that_ends_soon_is_told() {
+        let dir = tempfile::tempdir().expect("folder");
+        make(dir.path());
+        let tls = open(dir.path()).expect("opens");
+        let expires = tls.facts().expect("well formed").expires.cast_unsigned();
+        let seconds = |seconds: u64| Timestamp(seconds * 1_000_000_000);
+        let told = |now| tls.expiry_trouble(seconds(now)).map(|trouble| trouble.what);
+        let notice = EXPIRY_NOTICE.as_secs();
+        assert_eq!(told(expires - notice), None);
+        let soon = told(expires - notice + 1).expect("told");
+        assert!(soon.contains(" expires on "), "{soon}");
+        let late = told(expires).expect("told");
+        assert!(late.contains(" expired on "), "{late}");
+        // Each is logged once.
+        for now in [expires - notice + 1, expires - 1, expires, expires + 1] {
+            tls.warn_of_expiry(seconds(now));
+            let warned = *tls.warned.lock().expect("no panic");
+            assert_eq!(warned.map(|warned| warned.expired), Some(now >= expires));
+        }
     }
 
     #[tokio::test(start_paused = true)]

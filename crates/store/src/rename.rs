@@ -78,7 +78,7 @@ impl Store {
     /// - [`ErrorKind::NotADirectory`] for a directory onto a file, and for a file above the target.
     /// - [`ErrorKind::AlreadyExists`] and [`ErrorKind::NotEmpty`] as [`Overwrite`] says.
     /// - [`ErrorKind::InvalidArgument`] for a target below the source.
-    /// - [`ErrorKind::Unsupported`] for another bucket or space, in a bucket with object lock, and where
+    /// - [`ErrorKind::Unsupported`] for another bucket or space ([`crate::api::CrossDeviceError`]), in a bucket with object lock, and where
     ///   something would be replaced whose versions are kept or that contains a space.
     pub async fn rename_node(&self, caller: &Caller, request: RenameNodeRequest) -> Result<()> {
         let inner = &self.inner;

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use dewar_auth::{Action, Caller};
+use dewar_auth::{Action, Caller, Details};
 use dewar_catalog::record::{CounterScope, SpaceRecord};
 use dewar_catalog::{Actor, Quota, Tenant, Usage};
 use dewar_namespace::{Bucket, DirOptions, Hierarchy, NewSpace};
 use dewar_types::{BucketName, EntryId, Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
-use crate::api::BucketRef;
+use crate::api::{BucketRef, ObjectRef};
 use crate::file::directory::DIRECTORY_MODE;
 use crate::quota::QuotaTarget;
 use crate::write::run_to_completion;
@@ -160,6 +160,24 @@ impl Store {
         }
         reports.sort_by(|a, b| (&a.tenant, &a.name).cmp(&(&b.tenant, &b.name)));
         Ok(reports)
+    }
+
+    /// Refuses to remove or replace a directory if spaces are at or below it, for a caller who may list it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotEmpty`]; [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn require_no_spaces(&self, caller: &Caller, directory: &ObjectRef) -> Result<()> {
+        let prefix = format!("{}/", directory.key);
+        let details = Details {
+            prefix: Some(&prefix),
+            ..self.inner.details()
+        };
+        let (action, bucket) = (Action::ListBucket, &directory.bucket);
+        let admitted = self
+            .inner
+            .authorize_bucket_with(caller, action, bucket, None, &details);
+        let bucket = admitted.await?;
+        self.inner.refuse_spaces_within(&bucket, &directory.key)
     }
 
     /// The content of all tenants together, in spaces and outside.

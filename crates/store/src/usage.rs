@@ -185,7 +185,12 @@ impl Store {
     /// The space of the pool of files without a storage class, as it was seen some seconds ago.
     #[must_use]
     pub fn usable_space(&self) -> UsableSpace {
-        let pool = self.usual_pool();
+        self.usable_space_in(self.usual_pool())
+    }
+
+    /// The space of a pool, as it was seen some seconds ago.
+    #[must_use]
+    pub fn usable_space_in(&self, pool: u16) -> UsableSpace {
         let (mut total, mut free) = (0u64, 0u64);
         for space in self.space_in(pool).values() {
             total = total.saturating_add(space.total);

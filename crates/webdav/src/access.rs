@@ -4,8 +4,8 @@
 //! query, or by an access key and its secret as Basic credentials. Passwords and tokens are accepted
 //! over TLS only, or from the machine itself.
 
-use dewar_auth::{Caller, CredentialStore as _, Origin};
-use dewar_http_front::{BasicCredentials, RequestError, bearer_token, count_connection};
+use dewar_auth::{Caller, CredentialStore as _, Origin, User};
+use dewar_http_front::{Answer, BasicCredentials, RequestError, bearer_token, count_connection};
 use dewar_sigv4::Query;
 use http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::request::Parts;
@@ -39,6 +39,28 @@ impl WebDav {
             "Too many connections of this account are open. Close some, or try again later.";
         let refusal = DavError::new(StatusCode::SERVICE_UNAVAILABLE, words);
         Err(refusal.header(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECS)))
+    }
+
+    /// The user who asks, for a document beside the files. A refusal is the whole answer.
+    ///
+    /// # Errors
+    /// As of all requests of this front, and 401 without a credential.
+    pub async fn identify(&self, head: &Parts, origin: Origin) -> Result<User, Answer> {
+        let refusal = match self.caller(head, origin).await {
+            Ok(caller) => match caller.user() {
+                Some(user) => return Ok(user.clone()),
+                None => {
+                    let words = "The document is for certain users only.";
+                    DavError::new(StatusCode::UNAUTHORIZED, words)
+                }
+            },
+            Err(refusal) => refusal,
+        };
+        let mut answer = refusal.to_answer();
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            push_challenges(answer.headers_mut(), &head.headers, origin);
+        }
+        Err(answer)
     }
 
     async fn authenticate(&self, head: &Parts, origin: Origin) -> Result<Caller> {

@@ -285,10 +285,9 @@ fn caveat_path(path: &ResourcePath) -> Result<Option<String>> {
 }
 
 fn log_refusal(refusal: &DavError, head: &Parts) {
-    let Some(cause) = refusal
-        .cause()
-        .filter(|_| refusal.status().is_server_error())
-    else {
+    // A full quota is no failure of the server, though its status looks like one.
+    let is_failure = refusal.status().is_server_error() && refusal.kind() != Some(ErrorKind::Quota);
+    let Some(cause) = refusal.cause().filter(|_| is_failure) else {
         return;
     };
     let mut chain = cause.to_string();

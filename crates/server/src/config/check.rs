@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ use dewar_engine::host::paths::is_within;
 use dewar_engine::host::pool_state_file::knows_pool;
 
 use super::keys::Config;
+use crate::certificate::CertificateFacts;
 use crate::keytab::Keytab;
 use crate::tls;
 
@@ -77,6 +79,7 @@ pub fn findings(config: &Config) -> Vec<Finding> {
     disks(config, &mut findings);
     outside_disks(config, &mut findings);
     doors(config, &mut findings);
+    addresses(config, &mut findings);
     testing(config, &mut findings);
     findings.0.sort_by_key(|finding| finding.severity);
     findings.0
@@ -260,7 +263,7 @@ fn doors(config: &Config, findings: &mut KnownBadShards) {
         .iter()
         .filter(|address| !address.ip().is_loopback())
     {
-        if !tls {
+        if !tls.0 {
             findings.warning(
                 "s3.listen",
                 format!(
@@ -278,29 +281,91 @@ fn doors(config: &Config, findings: &mut KnownBadShards) {
             );
         }
     }
-    webdav(config, findings);
+    let s3_certificate = tls.1;
+    let webdav_certificate = webdav(config, findings);
     xrootd(config, findings);
-    for address in &config.metrics.listen {
-        if address.port() != 0 && s3.listen.contains(address) {
-            findings.error("metrics.listen", format!("{address} is also in s3.listen"));
+    let certificates: Vec<_> = s3_certificate
+        .into_iter()
+        .chain(webdav_certificate)
+        .collect();
+    public_names(config, &certificates, findings);
+}
+
+/// Looks for addresses of which only one can be listened on. Listeners are checked in the order of this
+/// list, and the finding is about the later one.
+fn addresses(config: &Config, findings: &mut KnownBadShards) {
+    let lists: [(&'static str, &[SocketAddr]); 5] = [
+        ("s3.listen", &config.s3.listen),
+        ("metrics.listen", &config.metrics.listen),
+        ("xrootd.listen", &config.xrootd.listen),
+        ("webdav.listen", &config.webdav.listen),
+        ("webdav.plain_listen", &config.webdav.plain_listen),
+    ];
+    let all = lists
+        .iter()
+        .flat_map(|(key, list)| list.iter().map(move |at| (*key, *at)));
+    let all: Vec<(&'static str, SocketAddr)> = all.collect();
+    for (at, (key, address)) in all.iter().enumerate() {
+        let earlier = all.iter().take(at);
+        for (other_key, other) in earlier.filter(|(_, other)| collide(*address, *other)) {
+            let message = match (address == other, key == other_key) {
+                (true, true) => format!("{address} stands twice"),
+                (true, false) => format!("{address} is also in {other_key}"),
+                (false, _) => {
+                    format!("{address} and {other} of {other_key} include the same address")
+                }
+            };
+            findings.error(key, message);
         }
     }
 }
 
-fn webdav(config: &Config, findings: &mut KnownBadShards) {
+/// Whether both addresses cannot be listened on at once: they have one port, and are the same or one is
+/// every address of the machine. `[::]` includes those of IPv4.
+fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let includes = |all: SocketAddr, part: SocketAddr| {
+        all.ip().is_unspecified() && (all.is_ipv6() || part.is_ipv4())
+    };
+    one.port() != 0
+        && one.port() == other.port()
+        && (one.ip() == other.ip() || includes(one, other) || includes(other, one))
+}
+
+/// Compares the names by which clients know the server with those of the certificates.
+fn public_names(config: &Config, certificates: &[CertificateFacts], findings: &mut KnownBadShards) {
+    if certificates.is_empty() {
+        return;
+    }
+    let urls = config.server.public_urls.iter();
+    let urls = urls.map(|url| ("server.public_urls", url));
+    let audiences = config.federation.audiences.iter();
+    let audiences = audiences.map(|audience| ("federation.audiences", audience));
+    for (key, url) in urls.chain(audiences) {
+        let uri: Option<http::Uri> = url.parse().ok();
+        let Some(uri) = uri.filter(|uri| uri.scheme_str() == Some("https")) else {
+            continue;
+        };
+        let Some(host) = uri.host() else { continue };
+        if !certificates
+            .iter()
+            .any(|certificate| certificate.covers(host))
+        {
+            let message = format!(
+                "no certificate of s3 or webdav covers {host}: clients that check names refuse {url}"
+            );
+            findings.warning(key, message);
+        }
+    }
+}
+
+fn webdav(config: &Config, findings: &mut KnownBadShards) -> Option<CertificateFacts> {
     let webdav = &config.webdav;
     let files = (&webdav.tls_certificate_file, &webdav.tls_key_file);
     let keys = ["webdav.tls_certificate_file", "webdav.tls_key_file"];
-    let tls = tls_files(files, keys, findings);
-    let none = Vec::new();
-    for (key, addresses, tls, sibling) in [
-        ("webdav.listen", &webdav.listen, tls, &none),
-        (
-            "webdav.plain_listen",
-            &webdav.plain_listen,
-            false,
-            &webdav.listen,
-        ),
+    let (tls, certificate) = tls_files(files, keys, findings);
+    for (key, addresses, tls) in [
+        ("webdav.listen", &webdav.listen, tls),
+        ("webdav.plain_listen", &webdav.plain_listen, false),
     ] {
         for address in addresses {
             if !tls && !address.ip().is_loopback() {
@@ -310,49 +375,40 @@ fn webdav(config: &Config, findings: &mut KnownBadShards) {
                 );
                 findings.warning(key, message);
             }
-            let others = [
-                ("s3.listen", &config.s3.listen),
-                ("metrics.listen", &config.metrics.listen),
-                ("xrootd.listen", &config.xrootd.listen),
-                ("webdav.listen", sibling),
-            ];
-            for (other, addresses) in others {
-                if address.port() != 0 && addresses.contains(address) {
-                    findings.error(key, format!("{address} is also in {other}"));
-                }
-            }
         }
     }
+    certificate
 }
 
-/// Checks the certificate and the key of a door, and says whether it has TLS. `keys` are the names of
-/// both in the configuration.
+/// Checks the certificate and the key of a door, and says whether it has TLS, and what the certificate
+/// says about itself. `keys` are the names of both in the configuration.
 fn tls_files(
     (certificate, key): (&Option<PathBuf>, &Option<PathBuf>),
     [certificate_key, key_key]: [&'static str; 2],
     findings: &mut KnownBadShards,
-) -> bool {
+) -> (bool, Option<CertificateFacts>) {
     match (certificate, key) {
-        (Some(certificate), Some(key)) => {
-            if let Err(error) = tls::check(certificate, key) {
+        (Some(certificate), Some(key)) => match tls::check(certificate, key) {
+            Ok(facts) => (true, facts),
+            Err(error) => {
                 let about = match error.path() == key {
                     true => key_key,
                     false => certificate_key,
                 };
                 findings.error(about, error.to_string());
+                (true, None)
             }
-            true
-        }
-        (None, None) => false,
+        },
+        (None, None) => (false, None),
         (Some(_), None) => {
             let message = format!("missing, while {certificate_key} is set");
             findings.error(key_key, message);
-            true
+            (true, None)
         }
         (None, Some(_)) => {
             let message = format!("missing, while {key_key} is set");
             findings.error(certificate_key, message);
-            true
+            (true, None)
         }
     }
 }
@@ -361,7 +417,7 @@ fn xrootd(config: &Config, findings: &mut KnownBadShards) {
     let xrootd = &config.xrootd;
     let files = (&xrootd.tls_certificate_file, &xrootd.tls_key_file);
     let keys = ["xrootd.tls_certificate_file", "xrootd.tls_key_file"];
-    let tls = tls_files(files, keys, findings);
+    let (tls, _) = tls_files(files, keys, findings);
     for address in &xrootd.listen {
         if !tls && !address.ip().is_loopback() {
             let message = format!(
@@ -369,15 +425,6 @@ fn xrootd(config: &Config, findings: &mut KnownBadShards) {
                  the way, and tokens are not taken"
             );
             findings.warning("xrootd.listen", message);
-        }
-        let others = [
-            ("s3.listen", &config.s3.listen),
-            ("metrics.listen", &config.metrics.listen),
-        ];
-        for (other, addresses) in others {
-            if address.port() != 0 && addresses.contains(address) {
-                findings.error("xrootd.listen", format!("{address} is also in {other}"));
-            }
         }
     }
     if let Some(path) = &xrootd.sss_keytab_file

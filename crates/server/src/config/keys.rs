@@ -92,6 +92,16 @@ fn is_public_url(text: &str) -> bool {
     })
 }
 
+fn is_report_path(text: &str) -> bool {
+    let graphic = |byte: u8| byte.is_ascii_graphic() && !b"?#%".contains(&byte);
+    let below = text.starts_with('/') && !text.ends_with('/') && !text.contains("//");
+    text.is_empty() || (below && text.len() <= 255 && text.bytes().all(graphic))
+}
+
+fn is_reader(text: &str) -> bool {
+    (1..=255).contains(&text.len()) && !text.chars().any(char::is_whitespace)
+}
+
 fn is_when(text: &str) -> bool {
     dewar_xrootd::RedirectMode::parse(text).is_some()
 }
@@ -456,6 +466,16 @@ sections! {
         recursive_delete: bool = "true";
         /// Whether PROPFIND with `Depth: infinity` is answered. If not, it is refused with 403.
         propfind_infinity: bool = "false";
+        /// A further path of the storage report (SRR), beside `/.well-known/srr`, for WebDAV and S3:
+        /// `/static/srr`, for example. It hides a file of the same path. Empty: no further path.
+        srr_path: String = "" {
+            range: Range::Rule("an absolute path without a slash at its end", is_report_path),
+        };
+        /// Users who may read the storage report, `NAME` or `TENANT:NAME`. `*`: everybody, without
+        /// credentials too. Empty: nobody.
+        srr_readers: Vec<String> = "*" {
+            range: Range::Rule("a user, or *", is_reader),
+        };
         /// Most open connections. Further ones are answered 503 and closed. All listeners together
         /// get at most half of the files that the kernel lets the process open.
         connections_max: u32 = "1536" {

@@ -492,3 +492,77 @@ fn pools_that_make_no_sense_are_refused() {
         "no pool nowhere",
     );
 }
+
+/// The errors about addresses, each with its key.
+fn address_errors(text: &str) -> Vec<String> {
+    let config = parse(text).expect("well formed");
+    let found = findings(&config).into_iter();
+    let errors =
+        found.filter(|found| found.severity == Severity::Error && found.key.ends_with(".listen"));
+    errors
+        .map(|found| format!("{}: {}", found.key, found.message))
+        .collect()
+}
+
+#[test]
+fn addresses_that_exclude_each_other_are_found() {
+    for (text, expected) in [
+        (
+            "[s3]\nlisten = [\"127.0.0.1:9000\"]\n[webdav]\nlisten = [\"127.0.0.1:9000\"]\n",
+            "webdav.listen: 127.0.0.1:9000 is also in s3.listen",
+        ),
+        (
+            "[s3]\nlisten = [\"127.0.0.1:9000\", \"127.0.0.1:9000\"]\n",
+            "s3.listen: 127.0.0.1:9000 stands twice",
+        ),
+        (
+            "[s3]\nlisten = [\"127.0.0.1:9000\"]\n[xrootd]\nlisten = [\"0.0.0.0:9000\"]\n",
+            "xrootd.listen: 0.0.0.0:9000 and 127.0.0.1:9000 of s3.listen include the same address",
+        ),
+        (
+            "[s3]\nlisten = [\"[::]:9000\"]\n[metrics]\nlisten = [\"127.0.0.1:9000\"]\n",
+            "metrics.listen: 127.0.0.1:9000 and [::]:9000 of s3.listen include the same address",
+        ),
+    ] {
+        assert_eq!(address_errors(text), [expected], "{text}");
+    }
+    for fine in [
+        "[s3]\nlisten = [\"127.0.0.1:0\", \"127.0.0.1:0\"]\n",
+        "[s3]\nlisten = [\"127.0.0.1:9000\", \"127.0.0.2:9000\", \"[::1]:9000\"]\n",
+        "[s3]\nlisten = [\"0.0.0.0:9000\"]\n[webdav]\nlisten = [\"[::1]:9000\"]\n",
+    ] {
+        assert_eq!(address_errors(fine), [""; 0], "{fine}");
+    }
+}
+
+#[test]
+fn public_names_are_compared_with_the_certificates() {
+    let dir = tempfile::tempdir().expect("folder");
+    let made = rcgen::generate_simple_self_signed(["se.example.org".to_owned()]);
+    let made = made.expect("a certificate");
+    let (certificate, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    std::fs::write(&certificate, made.cert.pem()).expect("written");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&key, mode).expect("chmod");
+    let names = "[server]\npublic_urls = [\"https://se.example.org:8443\", \"https://other.example.org\", \
+                 \"http://plain.example.org\"]\n[federation]\naudiences = [\"https://wrong.example.org\", \
+                 \"any\", \"https://se.example.org\"]\n";
+    let warnings = |text: &str| -> Vec<String> {
+        let config = parse(text).expect("well formed");
+        let found = findings(&config).into_iter();
+        let found = found.filter(|found| found.message.contains("no certificate"));
+        found
+            .map(|found| format!("{} {}", found.key, found.message))
+            .collect()
+    };
+    let tls = format!(
+        "{names}[webdav]\ntls_certificate_file = {certificate:?}\ntls_key_file = {key:?}\n"
+    );
+    let found = warnings(&tls);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("server.public_urls") && found[0].contains("other.example.org"));
+    assert!(found[1].starts_with("federation.audiences") && found[1].contains("wrong.example.org"));
+    // Without a certificate, a proxy in front has it.
+    assert_eq!(warnings(names), [""; 0]);
+}

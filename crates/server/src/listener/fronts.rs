@@ -1,5 +1,6 @@
 //! The fronts of a listener.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 pub enum Fronts {
     /// Fronts on HTTP, each for the paths below its prefix. The prefix `/` is for all other paths.
-    Http(Vec<(&'static str, Arc<dyn HttpFront>)>),
+    Http(Vec<(Cow<'static, str>, Arc<dyn HttpFront>)>),
     /// A front for another protocol.
     Socket(Arc<dyn SocketFront>),
 }
@@ -60,10 +61,10 @@ pub trait SocketFront: Send + Sync + 'static {
 }
 
 /// The fronts on HTTP of one listener, as one front. The longest matching prefix decides.
-pub(super) struct PathRouter(Vec<(&'static str, Arc<dyn HttpFront>)>);
+pub(super) struct PathRouter(Vec<(Cow<'static, str>, Arc<dyn HttpFront>)>);
 
 impl PathRouter {
-    pub(super) fn new(mut fronts: Vec<(&'static str, Arc<dyn HttpFront>)>) -> Self {
+    pub(super) fn new(mut fronts: Vec<(Cow<'static, str>, Arc<dyn HttpFront>)>) -> Self {
         fronts.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
         Self(fronts)
     }
@@ -123,9 +124,9 @@ mod tests {
     fn the_longest_prefix_decides() {
         let front = |name| Arc::new(Named(name)) as Arc<dyn HttpFront>;
         let router = PathRouter::new(vec![
-            ("/", front("rest")),
-            ("/dav", front("dav")),
-            ("/dav/deep", front("deep")),
+            ("/".into(), front("rest")),
+            ("/dav".into(), front("dav")),
+            ("/dav/deep".into(), front("deep")),
         ]);
         let of = |path| router.front_of(path).map(|front| front.busy());
         for (path, expected) in [
@@ -139,7 +140,7 @@ mod tests {
             assert_eq!(of(path), Some(expected.as_bytes()), "{path}");
         }
         assert_eq!(router.busy(), b"rest");
-        let only = PathRouter::new(vec![("/dav", front("dav"))]);
+        let only = PathRouter::new(vec![("/dav".into(), front("dav"))]);
         assert!(only.front_of("/x").is_none());
     }
 }

@@ -53,6 +53,7 @@ pub struct DoorMetrics {
     refused: Family<DoorLabel, Counter>,
     accept_errors: Family<DoorLabel, Counter>,
     handshakes_failed: Family<DoorLabel, Counter>,
+    certificate_expiry: Family<DoorLabel, Gauge>,
     timed_out: Family<DoorLabel, Counter>,
     buffers_released: Family<DoorLabel, Counter>,
     requests: Family<RequestLabels, Counter>,
@@ -179,6 +180,7 @@ impl DoorMetrics {
             refused: Family::default(),
             accept_errors: Family::default(),
             handshakes_failed: Family::default(),
+            certificate_expiry: Family::default(),
             timed_out: Family::default(),
             buffers_released: Family::default(),
             requests: Family::default(),
@@ -190,6 +192,12 @@ impl DoorMetrics {
         metrics.copies.register(registry);
         let open = metrics.open.clone();
         registry.register("connections_open", "Connections that are open", open);
+        registry.register_with_unit(
+            "tls_certificate_expiry_time",
+            "When the TLS certificate of a door ends, since 1970",
+            Unit::Seconds,
+            metrics.certificate_expiry.clone(),
+        );
         let mut counter = |name: &str, help: &str, family: &Family<DoorLabel, Counter>| {
             registry.register(name, help, family.clone());
         };
@@ -241,6 +249,14 @@ impl DoorMetrics {
             metrics.seconds.clone(),
         );
         metrics
+    }
+
+    /// When the certificate of the door called `door` ends, in seconds since 1970. Only doors with TLS
+    /// have it.
+    #[must_use]
+    pub fn certificate_expiry(&self, door: &'static str) -> Gauge {
+        let label = DoorLabel { door };
+        self.certificate_expiry.get_or_create(&label).clone()
     }
 
     /// The counters of the door called `door`.

@@ -54,7 +54,7 @@ pub use metrics::{
 pub use request_log::ACCESS;
 use slot::RefusedConnection;
 pub use slot::{ConnectionSlot, Slots};
-pub use spec::{FrontContext, ListenerSpec};
+pub use spec::{FrontContext, ListenerAddress, ListenerSpec};
 pub use stop::Stop;
 
 /// Limits of a connection. They may be replaced while connections are open. Timers use the new

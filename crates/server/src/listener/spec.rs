@@ -44,4 +44,17 @@ pub struct FrontContext {
     pub metrics: ListenerMetrics,
     /// All addresses on which the server listens.
     pub addresses: Vec<SocketAddr>,
+    /// The addresses of the listeners with fronts.
+    pub listeners: Vec<ListenerAddress>,
+}
+
+/// An address of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerAddress {
+    /// The name of the listener.
+    pub name: &'static str,
+    /// The scheme of its URLs.
+    pub scheme: &'static str,
+    /// The address on which it listens.
+    pub address: SocketAddr,
 }

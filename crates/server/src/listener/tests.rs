@@ -182,7 +182,7 @@ async fn start(limits: Limits, tls: Option<Arc<Tls>>) -> Running {
     let address = listener.address();
     let begun = Arc::new(AtomicUsize::new(0));
     let front = Arc::new(TestFront(Arc::clone(&begun)));
-    let fronts = Fronts::Http(vec![("/", front as _)]);
+    let fronts = Fronts::Http(vec![("/".into(), front as _)]);
     listener.serve(Arc::clone(&door), fronts, &stop);
     Running {
         address,

@@ -34,8 +34,8 @@ use crate::config::{Config, ConfigError, Reload};
 use crate::demo::DemoError;
 use crate::engine::{OpenEngine, Purpose, ServedStore};
 use crate::listener::{
-    BoxError, DoorMetrics, FrontContext, Fronts, ListenError, Listener, ListenerContext,
-    ListenerSpec, Slots, Stop,
+    BoxError, DoorMetrics, FrontContext, Fronts, ListenError, Listener, ListenerAddress,
+    ListenerContext, ListenerSpec, Slots, Stop,
 };
 use crate::lock::{LockError, StateLock};
 use crate::log::Logging;
@@ -177,7 +177,7 @@ pub async fn start_for<O: OpenEngine>(
         doors.push(BoundListener::bind(spec).await?);
     }
     let metrics_door = metrics_listener(&config, |endpoint: &MetricsEndpoint, _| {
-        Fronts::Http(vec![("/", Arc::new(endpoint.clone()))])
+        Fronts::Http(vec![("/".into(), Arc::new(endpoint.clone()))])
     });
     let metrics_door = BoundListener::bind(metrics_door).await?;
     let all_doors = doors.iter().flat_map(BoundListener::status);
@@ -193,6 +193,10 @@ pub async fn start_for<O: OpenEngine>(
         ids: Arc::new(RequestIds::new(&*env.rng)),
         metrics: metrics.register(DoorMetrics::register),
         addresses,
+        listeners: doors
+            .iter()
+            .flat_map(BoundListener::listener_addresses)
+            .collect(),
     };
     let listeners: Vec<_> = doors.iter().map(|door| door.context(&shared)).collect();
 
@@ -227,13 +231,13 @@ pub async fn start_for<O: OpenEngine>(
         .collect();
     let told = Doors {
         list: endpoints.doors.clone(),
-        troubles: troubles(&listeners, served.iter().map(|(.., fronts)| fronts)),
+        troubles: troubles(&listeners, served.iter().map(|(.., fronts)| fronts), env),
     };
     admin_socket::serve(socket, engine.admin(told), &stop);
     for (door, context, fronts) in served {
         door.serve(context, fronts, &stop);
     }
-    watch_certificates(&listeners, &stop);
+    watch_certificates(&listeners, &shared.metrics, env, &stop);
     *opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&engine));
     stage.store(SERVING, Relaxed);
     Ok(Running {
@@ -254,6 +258,8 @@ struct SharedContext {
     ids: Arc<RequestIds>,
     metrics: DoorMetrics,
     addresses: Vec<SocketAddr>,
+    /// Of the listeners with fronts.
+    listeners: Vec<ListenerAddress>,
 }
 
 /// A listener whose sockets are bound, and whose certificate is open.
@@ -283,15 +289,24 @@ impl<E> BoundListener<E> {
         self.sockets.iter().map(Listener::address)
     }
 
-    /// The addresses as URLs.
-    fn status(&self) -> impl Iterator<Item = DoorStatus> {
+    /// The addresses with the scheme of their URLs.
+    fn listener_addresses(&self) -> impl Iterator<Item = ListenerAddress> {
         let [clear, secure] = self.spec.schemes;
         self.sockets.iter().map(move |socket| {
             let tls = self.tls.is_some() && !socket.is_plain();
-            DoorStatus {
-                name: self.spec.name.to_owned(),
-                endpoint: url(if tls { secure } else { clear }, socket.address()),
+            ListenerAddress {
+                name: self.spec.name,
+                scheme: if tls { secure } else { clear },
+                address: socket.address(),
             }
+        })
+    }
+
+    /// The addresses as URLs.
+    fn status(&self) -> impl Iterator<Item = DoorStatus> {
+        self.listener_addresses().map(|listener| DoorStatus {
+            name: listener.name.to_owned(),
+            endpoint: url(listener.scheme, listener.address),
         })
     }
 
@@ -314,6 +329,7 @@ impl<E> BoundListener<E> {
             tls: self.tls.clone(),
             metrics: context.metrics.clone(),
             addresses: shared.addresses.clone(),
+            listeners: shared.listeners.clone(),
         };
         (self.spec.fronts)(store, context)
     }
@@ -329,27 +345,51 @@ impl<E> BoundListener<E> {
 fn troubles<'a>(
     listeners: &[Arc<ListenerContext>],
     fronts: impl Iterator<Item = &'a Fronts>,
+    env: &Env,
 ) -> Arc<dyn Fn() -> Vec<HealthIssue> + Send + Sync> {
     let with_tls = listeners.iter().filter_map(|listener| listener.tls.clone());
     let certificates: Vec<_> = with_tls.collect();
     let fronts: Vec<_> = fronts.cloned().collect();
+    let clock = Arc::clone(&env.clock);
     Arc::new(move || {
+        let now = clock.now();
         let renewals = certificates.iter().filter_map(|tls| tls.trouble());
         renewals
+            .chain(
+                certificates
+                    .iter()
+                    .filter_map(|tls| tls.expiry_trouble(now)),
+            )
             .chain(fronts.iter().flat_map(Fronts::troubles))
             .collect()
     })
 }
 
-/// Has renewed certificates taken up until the doors close.
-fn watch_certificates(listeners: &[Arc<ListenerContext>], stop: &Stop) {
-    for tls in listeners.iter().filter_map(|listener| listener.tls.clone()) {
+/// Has renewed certificates taken up, and their ends watched, until the doors close.
+fn watch_certificates(
+    listeners: &[Arc<ListenerContext>],
+    metrics: &DoorMetrics,
+    env: &Env,
+    stop: &Stop,
+) {
+    for listener in listeners {
+        let Some(tls) = listener.tls.clone() else {
+            continue;
+        };
+        let expiry = metrics.certificate_expiry(listener.name);
+        let clock = Arc::clone(&env.clock);
+        let looked = move |tls: &Tls| {
+            tls.warn_of_expiry(clock.now());
+            if let Some(facts) = tls.facts() {
+                expiry.set(facts.expires);
+            }
+        };
         let stopping = stop.clone();
         stop.spawn(async move {
             tokio::select! {
                 biased;
                 () = stopping.draining() => {}
-                () = tls.watch() => {}
+                () = tls.watch(looked) => {}
             }
         });
     }

@@ -44,7 +44,7 @@ struct FakeEngine {
 #[async_trait]
 impl ServedStore for FakeEngine {
     fn listeners(config: &Config) -> Vec<ListenerSpec<Self>> {
-        let hello = |_: &Self, _| Fronts::Http(vec![("/", Arc::new(Hello) as _)]);
+        let hello = |_: &Self, _| Fronts::Http(vec![("/".into(), Arc::new(Hello) as _)]);
         vec![
             s3_listener(config, hello),
             webdav_listener(config, hello),

@@ -16,6 +16,7 @@ mod transfers;
 mod usage_metrics;
 mod xrootd;
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ use dewar_engine::host::pool_state_file::{self, RememberedDisk};
 use dewar_engine::host::{PoolStateFile, format_pool, probe};
 use dewar_engine::{BackgroundWork, Engine, EngineConfig, Folders, LiveFolders};
 use dewar_env::Env;
+use dewar_http_front::HttpFront;
 use dewar_iam::{AccountLimits, FederationConfig, MacaroonRequest};
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
@@ -54,9 +56,10 @@ use crate::cli::confirm_loss;
 use crate::config::Config;
 use crate::engine::{OpenEngine, Purpose, ServedStore};
 use crate::issuers::WebKeys;
-use crate::listener::{BoxError, Fronts, ListenerSpec};
+use crate::listener::{BoxError, FrontContext, Fronts, ListenerSpec};
 use crate::metrics::{Metrics, Readiness};
 use crate::serve::{s3_listener, webdav_listener, xrootd_listener};
+use crate::srr::{ReportReaders, SrrFront, StorageReport};
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
@@ -495,16 +498,55 @@ fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
     Error::with_source(error.kind(), message, error)
 }
 
+impl StoreEngine {
+    /// A front with the storage report beside it. `domains` are those in front of which a bucket may
+    /// stand.
+    fn http_fronts(
+        &self,
+        front: Arc<dyn HttpFront>,
+        domains: Vec<String>,
+        context: FrontContext,
+    ) -> Fronts {
+        let webdav = &self.config.webdav;
+        // It knows the callers, whichever listener answers.
+        let callers = webdav_front(self, &context.addresses);
+        let report = StorageReport::new(
+            self.engine.store().clone(),
+            Arc::clone(self.engine.pool()),
+            self.env.clone(),
+            context.listeners,
+            self.config.server.public_urls.clone(),
+        );
+        let srr = Arc::new(SrrFront {
+            report: Arc::new(report),
+            path: webdav.srr_path.clone(),
+            readers: ReportReaders::of(&webdav.srr_readers),
+            webdav: callers,
+            domains,
+            beside: Arc::clone(&front),
+        });
+        let mut fronts = vec![
+            (Cow::from("/"), front),
+            (Cow::from("/.well-known"), Arc::clone(&srr) as _),
+        ];
+        if !webdav.srr_path.is_empty() {
+            fronts.push((Cow::from(webdav.srr_path.clone()), srr));
+        }
+        Fronts::Http(fronts)
+    }
+}
+
 #[async_trait]
 impl ServedStore for StoreEngine {
     fn listeners(config: &Config) -> Vec<ListenerSpec<Self>> {
         vec![
-            s3_listener(config, |engine, _| {
-                Fronts::Http(vec![("/", Arc::clone(&engine.s3) as _)])
+            s3_listener(config, |engine, context| {
+                let domains = engine.config.s3.domains.clone();
+                engine.http_fronts(Arc::clone(&engine.s3) as _, domains, context)
             }),
             webdav_listener(config, |engine, context| {
                 let front = webdav_front(engine, &context.addresses);
-                Fronts::Http(vec![("/", front as _)])
+                engine.http_fronts(front as _, Vec::new(), context)
             }),
             xrootd_listener(config, |engine, context| {
                 Fronts::Socket(xrootd::front(

@@ -284,6 +284,10 @@ async fn every_file_verb(rig: &Rig, who: &Caller) -> Vec<(&'static str, Result<(
             store.remove_file(who, &tree).await,
         ),
         ("remove_dir", store.remove_dir(who, &tree).await),
+        (
+            "require_no_spaces",
+            store.require_no_spaces(who, &tree).await,
+        ),
         ("remove_tree", store.remove_tree(who, &tree).await.map(drop)),
         (
             "copy_tree",

@@ -13,6 +13,7 @@ mod model;
 mod open_changes;
 mod quotas;
 mod rewrap;
+mod spaces;
 mod upkeep;
 mod verbs;
 

@@ -204,6 +204,10 @@ impl LocalCopy {
         if self.replaced.is_none() || replaces_file && matches!(self.node, Node::File(..)) {
             return Ok(None);
         }
+        if matches!(self.replaced, Some(Node::Directory(_))) {
+            let (store, caller) = (&front.store, &context.caller);
+            store.require_no_spaces(caller, &self.target).await?;
+        }
         if !front.config.recursive_delete && matches!(self.replaced, Some(Node::Directory(_))) {
             // The directory goes only if it is empty.
             remove(front, context, &self.target).await?;

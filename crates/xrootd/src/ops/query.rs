@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bytes::Bytes;
 use dewar_store::file::Node;
 use dewar_store::quota::QuotaState;
-use dewar_store::space::PUBLIC_SPACE;
+use dewar_store::space::{PUBLIC_SPACE, SpaceUsage};
 use dewar_types::ErrorKind;
 use dewar_xrootd_proto::options::prepare as bits;
 use dewar_xrootd_proto::request::Prepare;
@@ -63,49 +63,68 @@ fn text(argument: &[u8]) -> VerbResult<&str> {
 }
 
 /// Answers for a path, or for the name of a space. The name is the whole argument, or `oss.cgroup` in the
-/// opaque part of a path.
+/// opaque part of a path. Some clients put a slash in front of a name, and some leave out that of a path. So
+/// a name without a slash is that of a space if there is one, and one with a slash if there is no bucket.
 async fn space(context: &Context, argument: &str) -> VerbResult<()> {
-    let path = context.path(argument)?;
-    let named = match path.cgi().decoded("oss.cgroup") {
-        Some(name) => Some(name.into_owned()),
-        None => bare_name(argument).map(str::to_owned),
-    };
-    if let Some(name) = named.filter(|name| name != PUBLIC_SPACE)
-        && let Some(space) = named_space(context, &path, &name, argument).await?
-    {
-        report(context, Some(space)).await;
+    let (text, cgi) = split_cgi(argument);
+    // For the credential, which hangs on what may be no path.
+    let root = context.path(&format!("/?{}", cgi.0))?;
+    let group = root.cgi().decoded("oss.cgroup");
+    if let Some(name) = group.filter(|name| name != PUBLIC_SPACE) {
+        let caller = context.caller(&root).await?;
+        let space = context.door.store.space_named(&caller, &name).await;
+        let space = space.map_err(failed("query the space of", &root))?;
+        report(context, Some(state_of(space))).await;
         return Ok(());
     }
-    namespace::stat_path(context, &path, "query the space of").await?;
-    report(context, limit(context, &path).await?).await;
+    let name = text.strip_prefix('/').unwrap_or(text);
+    let can_be_name = !name.is_empty() && !name.contains('/');
+    if can_be_name
+        && name == text
+        && let Some(state) = named_space(context, &root, name).await?
+    {
+        report(context, Some(state)).await;
+        return Ok(());
+    }
+    let state = match space_at(context, argument).await {
+        Err(refusal) if can_be_name && refusal.code == ErrorCode::NotFound => {
+            let named = named_space(context, &root, name).await?;
+            Some(named.ok_or(refusal)?)
+        }
+        state => state?,
+    };
+    report(context, state).await;
     Ok(())
 }
 
-/// An argument that can be the name of a space: it has no slash.
-fn bare_name(argument: &str) -> Option<&str> {
-    let (name, _) = split_cgi(argument);
-    (!name.is_empty() && !name.contains('/')).then_some(name)
+/// The quota around a path that exists.
+async fn space_at(context: &Context, argument: &str) -> VerbResult<Option<QuotaState>> {
+    let path = context.path(argument)?;
+    namespace::stat_path(context, &path, "query the space of").await?;
+    limit(context, &path).await
 }
 
-/// The space of a name. `None` if there is none and the argument can be a path, too: clients may leave out
-/// the slash at its beginning.
+/// The space of a name, if there is one that the caller may list.
 async fn named_space(
     context: &Context,
-    path: &WirePath,
+    root: &WirePath,
     name: &str,
-    argument: &str,
 ) -> VerbResult<Option<QuotaState>> {
-    let caller = context.caller(path).await?;
+    let caller = context.caller(root).await?;
     match context.door.store.space_named(&caller, name).await {
-        Ok(space) => Ok(Some(QuotaState {
-            quota: space.quota,
-            usage: space.usage,
-            space: Some(space.name),
-        })),
-        Err(error) if error.kind() == ErrorKind::NotFound && bare_name(argument).is_some() => {
+        Ok(space) => Ok(Some(state_of(space))),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidName) => {
             Ok(None)
         }
-        Err(error) => Err(failed("query the space of", path)(error)),
+        Err(error) => Err(failed("query the space of", root)(error)),
+    }
+}
+
+fn state_of(space: SpaceUsage) -> QuotaState {
+    QuotaState {
+        quota: space.quota,
+        usage: space.usage,
+        space: Some(space.name),
     }
 }
 
