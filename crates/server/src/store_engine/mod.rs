@@ -46,8 +46,8 @@ use dewar_s3::DoorConfig;
 use dewar_store::api::BucketRef;
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::{DigestLimits, ListingConfig, Store};
-use dewar_types::{BucketName, Error, ErrorKind};
 use dewar_transfer::TransferRegistry;
+use dewar_types::{BucketName, Error, ErrorKind};
 use dewar_webdav::{ThirdPartyCopies, WebDav, WebDavConfig};
 
 use disk_config::disk_config;
@@ -590,7 +590,8 @@ impl ServedStore for StoreEngine {
     }
 
     fn take_up(&self, config: &Config) {
-        self.transfers.set_limits(transfers::limits(&config.transfer));
+        self.transfers
+            .set_limits(transfers::limits(&config.transfer));
     }
 
     fn readiness(&self) -> Readiness {
