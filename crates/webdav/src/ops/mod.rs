@@ -12,6 +12,8 @@ mod propfind;
 mod proppatch;
 mod put;
 
+pub(crate) use multistatus::push_href_element;
+
 use std::sync::Arc;
 
 use dewar_http_front::{Answer, empty_answer};
@@ -101,7 +103,7 @@ pub(crate) async fn call(
     context: &mut RequestContext,
 ) -> Result<Answer> {
     if let Some(conditions) = IfHeader::of(context.headers())? {
-        conditions.check(front, context).await?;
+        context.required_etag = conditions.check(front, context).await?;
     }
     match method {
         DavMethod::Options => Ok(options()),
