@@ -50,7 +50,7 @@ def is_free(port):
 _range = None
 
 
-def free_port_base(count=4):
+def free_port_base(count=5):
     """The first of `count` ports in a row that nobody uses, from the range of this process."""
     global _range
     _range = _range or PortRange()

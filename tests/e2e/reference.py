@@ -1,5 +1,6 @@
-"""The reference server of Debian, as the other end of third-party copies."""
+"""The reference server of Debian, as the other end of third-party copies over XRootD and HTTP."""
 
+import base64
 import os
 import shutil
 import signal
@@ -19,7 +20,8 @@ USER = "nobody"
 class Reference:
     """One server with one export, `/data`, in a folder of its own: pytest's are for their owner alone."""
 
-    def __init__(self, *, checksums=True):
+    def __init__(self, *, checksums=True, tls=None):
+        """With `tls`, a `Certificate`, it also serves HTTP with TLS on its port, and takes macaroons only."""
         self.folder = Path(tempfile.mkdtemp(prefix="reference-"))
         self.folder.chmod(0o755)
         self.files = self.folder / "root" / "data"
@@ -43,8 +45,43 @@ all.pidpath {self.folder}/admin
 oss.localroot {self.folder}/root
 {"xrootd.chksum max 2 adler32" if checksums else ""}
 ofs.tpc autorm ttl 15 60 xfr 4 pgm {program}
+{self.with_http(tls) if tls else ""}
 """)
         self.process = None
+
+    def with_http(self, tls):
+        """The lines for its plugins. It cannot read the certificate of the tests where that is."""
+        own = self.folder / "tls"
+        shutil.copytree(tls.authorities, own / "ca")
+        for name, path in (("cert.pem", tls.certificate), ("key.pem", tls.key)):
+            shutil.copy(path, own / name)
+            (own / name).chmod(0o600)
+        self.secret = os.urandom(64)
+        (self.folder / "secret").write_text(base64.b64encode(self.secret).decode() + "\n")
+        (self.folder / "secret").chmod(0o600)
+        return f"""
+xrd.protocol http libXrdHttp.so
+xrd.tls {own}/cert.pem {own}/key.pem
+xrd.tlsca certdir {own}/ca
+all.sitename reference
+http.listingdeny no
+http.exthandler xrdtpc libXrdHttpTPC.so
+http.exthandler xrdmacaroons libXrdMacaroons.so
+tpc.timeout 30 30
+http.header2cgi Authorization authz
+macaroons.secretkey {self.folder}/secret
+ofs.authlib libXrdMacaroons.so
+ofs.authorize
+"""
+
+    def macaroon(self, *activities, path="/"):
+        """What it would have given to somebody who may do so."""
+        from pymacaroons import Macaroon
+        made = Macaroon(location="reference", identifier="tests", key=self.secret)
+        ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
+        for caveat in ("name:nobody", f"activity:{','.join(activities)}", f"path:{path}", f"before:{ends}"):
+            made.add_first_party_caveat(caveat)
+        return made.serialize()
 
     def start(self):
         for path in [self.folder, *self.folder.rglob("*")]:
@@ -95,6 +132,9 @@ ofs.tpc autorm ttl 15 60 xfr 4 pgm {program}
 
     def get(self, name):
         return (self.files / name).read_bytes()
+
+    def https(self, name):
+        return f"https://localhost:{self.port}/data/{name}"
 
     def url(self, name):
         return f"root://localhost:{self.port}//data/{name}"

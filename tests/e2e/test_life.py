@@ -7,6 +7,7 @@ import stat
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import requests
@@ -21,6 +22,21 @@ def test_ready_file(own_server):
     assert (ready["s3"]["region"], ready["s3"]["bucket"]) == ("us-east-1", "demo")
     assert stat.S_IMODE(own_server.ready_file.stat().st_mode) == 0o600
     assert set(ready) == {"pid", "s3", "webdav", "xrootd", "metrics"}
+    webdav, port = ready["webdav"], own_server.port_base
+    assert set(webdav) == {"endpoint", "tls_endpoint", "ca_dir", "token"}
+    assert webdav["endpoint"] == f"http://127.0.0.1:{port + 3}"
+    assert webdav["tls_endpoint"] == f"https://127.0.0.1:{port + 4}"
+    # The authority has the name under which OpenSSL looks for it, and the certificate is for every name of this machine.
+    file = next(Path(webdav["ca_dir"]).iterdir())
+    hashed = subprocess.run(["openssl", "x509", "-noout", "-hash", "-in", file], capture_output=True, text=True, check=True)
+    assert file.name == f"{hashed.stdout.strip()}.0"
+    for host in ("localhost", "127.0.0.1"):
+        answer = requests.get(f"https://{host}:{port + 4}/demo/", headers={"Authorization": f"Bearer {webdav['token']}"},
+                              verify=file, timeout=10)
+        assert answer.status_code == 200, answer.text
+    shown = subprocess.run(["openssl", "x509", "-noout", "-ext", "subjectAltName", "-in", own_server.data / "webdav.pem"],
+                           capture_output=True, text=True, check=True).stdout
+    assert all(name in shown for name in ("DNS:localhost", "IP Address:127.0.0.1", "IP Address:0:0:0:0:0:0:0:1")), shown
 
 
 def test_a_restart_finds_everything(own_server):

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import requests
 from conftest import ROOT
+from grid_tools import Site
 from ports import free_port_base
 from server import BIN, Server
-from xrootd_tools import NOBODY, TOOLS, configure, environment, url, xrdcp, xrdfs
+from xrootd_tools import NOBODY, TOOLS, configure, url, xrdcp, xrdfs
 
 
 def command(server, *words):
@@ -43,7 +45,10 @@ def test_every_line_that_the_demo_prints_works(tmp_path):
             time.sleep(0.05)
         time.sleep(0.2)
         lines = blocks(page.read_text())
-        home = {name: value for name, value in environment().items() if not name.startswith(("AWS_", "RCLONE_"))}
+        ready = json.loads((tmp_path / "ready").read_text())
+        # Where these programs find their libraries, and nothing that the page is to tell them.
+        found = Site(SimpleNamespace(ready=ready), "demo").variables(X509_CERT_DIR=None, BEARER_TOKEN=None)
+        home = {name: value for name, value in found.items() if not name.startswith(("AWS_", "RCLONE_"))}
         path = f"{ROOT / '.venv/bin'}:{TOOLS / 'bin'}:{os.environ['PATH']}"
         for title, text in lines.items():
             if text.startswith("import "):
@@ -55,10 +60,19 @@ def test_every_line_that_the_demo_prints_works(tmp_path):
             assert done.returncode == 0, f"{title}\n{text}\n{done.stdout}{done.stderr}"
             if "uproot" in title or "boto3" in title:
                 assert done.stdout.strip(), f"{title} prints nothing"
+            # These exit with 0 whatever happened.
+            for name, words in {"cadaver": "succeeded", "davix": "events.root", "gfal2": " "}.items():
+                assert not title.startswith(name) or words in done.stdout, f"{title}\n{done.stdout}{done.stderr}"
+        kept = {"curl", "https", "davix", "gfal", "rclone"}
+        token = {"Authorization": f"Bearer {ready['webdav']['token']}"}
+        authority = next(entry.path for entry in os.scandir(ready["webdav"]["ca_dir"]))
+        for name in [f"{folder}/events.root" for folder in kept] + ["cadaver.root"]:
+            answer = requests.head(f"{ready['webdav']['tls_endpoint']}/demo/{name}", headers=token, verify=authority, timeout=20)
+            assert answer.status_code == 200, name
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(timeout=60)
-    assert len(lines) >= 7, lines.keys()
+    assert len(lines) >= 12, lines.keys()
 
 
 def test_a_root_client_that_cannot_log_in_is_told_why_and_audited(tmp_path):

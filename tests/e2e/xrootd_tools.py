@@ -35,11 +35,11 @@ def xrdfs(server, *arguments, check=True, **options):
     return run("xrdfs", address(server), *arguments, check=check, **options)
 
 
-def configure(server, **values):
-    """Sets keys of `[xrootd]` for the next start; values as the file has them."""
+def configure(server, section="xrootd", **values):
+    """Sets keys of a section for the next start; values as the file has them."""
     config = server.data / "dewar.toml"
     lines = config.read_text().splitlines()
-    start = lines.index("[xrootd]") + 1
+    start = lines.index(f"[{section}]") + 1
     end = next((at for at, line in enumerate(lines) if at >= start and line.startswith("[")), len(lines))
     kept = [line for line in lines[start:end] if line.split(" =")[0] not in values]
     said = [f"{name} = {value}" for name, value in values.items()]

@@ -34,6 +34,7 @@ pub mod progress;
 pub mod quota;
 pub mod secret_text;
 pub mod share;
+pub mod space;
 pub mod status;
 mod time_text;
 pub mod upkeep;
@@ -67,6 +68,7 @@ pub const COMMANDS: &[&[CommandEntry]] = &[
     locks::COMMANDS,
     quota::COMMANDS,
     share::COMMANDS,
+    space::COMMANDS,
     status::COMMANDS,
     upkeep::COMMANDS,
     usage::COMMANDS,

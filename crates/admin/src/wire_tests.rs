@@ -510,6 +510,30 @@ const SAMPLES: &[Sample] = &[
         "atlas",
         DONE,
     ),
+    changes(
+        r#"{"space":{"add":{"name":"ATLASDATADISK","path":"/atlas/datadisk","max_bytes":5,"group":"prod","vos":["atlas"]}}}"#,
+        "admin:space-add",
+        "ATLASDATADISK at /atlas/datadisk",
+        r#"{"space":{"name":"ATLASDATADISK","path":"/atlas/datadisk","limits":{"max_bytes":5},"bytes":1,"objects":2,"state":"ok","group":"prod","vos":["atlas"]}}"#,
+    ),
+    changes(
+        r#"{"space":{"add":{"name":"s","path":"/b/d","max_bytes":5}}}"#,
+        "admin:space-add",
+        "s at /b/d",
+        r#"{"space":{"name":"s","path":"/b/d","limits":{"max_bytes":5},"bytes":0,"objects":0,"state":"ok","group":null,"vos":[]}}"#,
+    ),
+    reads(
+        r#"{"space":{"list":{}}}"#,
+        "admin:space-list",
+        "",
+        r#"{"spaces":[{"name":"lab:s","path":"/@lab/b/d","limits":{"max_bytes":5},"bytes":5,"objects":1,"state":"full","group":null,"vos":[]}]}"#,
+    ),
+    changes(
+        r#"{"space":{"remove":{"name":"lab:s"}}}"#,
+        "admin:space-remove",
+        "lab:s",
+        DONE,
+    ),
     reads(
         r#"{"usage_list":{"by":"bucket","name":"/atlas","after":null}}"#,
         "admin:usage-list",

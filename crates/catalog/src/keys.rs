@@ -11,8 +11,8 @@ use dewar_types::{BlobId, DiskId, EntryId, Error, ErrorKind, TenantId, UploadId,
 pub use crate::key_range::{KeyRange, Pages, after_prefix, just_after};
 use crate::tables::{
     ACCESS_KEY, BLOB, COUNTER, DEAD, DISK, DOCUMENT, ENTRY, FREE, HINT, IDENTITY, IDS, LOCK, LONG,
-    PART, REBUILT, REFERENCES, REMOVAL, REPAIR, SEGMENT, TENANT, Table, UPLOAD, USER, VERSION,
-    WORK,
+    PART, REBUILT, REFERENCES, REMOVAL, REPAIR, SEGMENT, SPACE, TENANT, Table, UPLOAD, USER,
+    VERSION, WORK,
 };
 
 /// The error of a key or value that no release wrote.
@@ -144,6 +144,23 @@ pub fn parse_lock(key: &[u8]) -> Result<u128, Error> {
     match name.ends_with(b"/") {
         true => Ok(u128::from_be_bytes(*lock)),
         false => Err(corrupt(key, LOCK.name)),
+    }
+}
+
+/// The name of the space in a directory.
+#[must_use]
+pub fn space(directory: EntryId) -> Bytes {
+    SPACE.key(&[&directory.0.to_be_bytes()])
+}
+
+/// The directory of a space in its key.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when it is no such key.
+pub fn parse_space(key: &[u8]) -> Result<EntryId, Error> {
+    match numbered(key, SPACE)? {
+        (directory, []) => Ok(EntryId(directory)),
+        _ => Err(corrupt(key, SPACE.name)),
     }
 }
 
@@ -622,16 +639,17 @@ mod tests {
             prop_assert_eq!(parse_hint(&hint(EntryId(a))).unwrap(), EntryId(a));
             prop_assert_eq!(parse_counter(&counter(n as u8, a)).unwrap(), (n as u8, a));
             prop_assert_eq!(parse_removal(&removal(EntryId(a))).unwrap(), EntryId(a));
+            prop_assert_eq!(parse_space(&space(EntryId(a))).unwrap(), EntryId(a));
             prop_assert!((free(a, BlobId(b)) < free_before(o.into()).to) == (a < u64::from(o)));
         }
 
         #[test]
-        fn parsing_never_panics(key in proptest::collection::vec(any::<u8>(), 0..40), table in proptest::sample::select(b"evuprdxhzcW".to_vec())) {
+        fn parsing_never_panics(key in proptest::collection::vec(any::<u8>(), 0..40), table in proptest::sample::select(b"evuprdxhzcWS".to_vec())) {
             let mut key = key;
             if let Some(first) = key.first_mut() { *first = table; }
             let _ = (parse_entry(&key), parse_version(&key), parse_upload(&key), parse_part(&key));
             let _ = (parse_references(&key), parse_dead(&key), parse_free(&key), parse_hint(&key), parse_removal(&key));
-            let _ = (parse_counter(&key), parse_lock(&key));
+            let _ = (parse_counter(&key), parse_lock(&key), parse_space(&key));
         }
     }
 }

@@ -71,6 +71,7 @@ mod list_versions;
 mod lock_index;
 mod locks;
 mod multipart;
+mod named_space;
 mod node;
 mod publish;
 mod quota;
@@ -120,6 +121,7 @@ pub use multipart::{
     CompleteFn, CompletePart, CompletedObject, ListedUpload, NewPart, NewUpload, OpenUploadEntry,
     PART_NUMBER_MAX, PartNames, PartPage, UploadPage, UploadQuery, UploadUsage,
 };
+pub use named_space::{NewSpace, SPACES_MAX, space_stays};
 pub use node::{Hierarchy, ParentDirectory, ResolvedNode};
 pub use publish::{DataChanges, NewVersion, Published};
 pub use quota::SuspendedQuotas;
@@ -134,6 +136,7 @@ pub use versions::ChangeContext;
 
 use cache::DirCache;
 use lock_index::LockIndex;
+use named_space::Spaces;
 use quota_table::Quotas;
 use retry::ContentionLocks;
 
@@ -156,6 +159,7 @@ pub struct Tree {
     space_marks: Arc<tokio::sync::RwLock<()>>,
     /// Held while a step frees removed content, and while a space is counted.
     freeing: Arc<tokio::sync::Mutex<()>>,
+    spaces: Arc<Spaces>,
     /// Held while a lock of WebDAV is granted or removed.
     lock_grants: Arc<tokio::sync::Mutex<()>>,
     locks: Arc<parking_lot::RwLock<LockIndex>>,
@@ -169,6 +173,7 @@ impl Tree {
     pub async fn open(kv: Arc<dyn Kv>, env: Env, zone: Zone) -> Result<Self, Error> {
         let catalog = Catalog::new(kv, env, zone);
         let quotas = Arc::new(Quotas::load(&catalog).await?);
+        let spaces = Arc::new(Spaces::load(&catalog).await?);
         let tree = Self {
             catalog,
             cache: Arc::new(DirCache::new(DIRS_CACHED, DIRS_CACHED_BYTES_DEFAULT)),
@@ -176,6 +181,7 @@ impl Tree {
             quotas,
             space_marks: Arc::default(),
             freeing: Arc::default(),
+            spaces,
             lock_grants: Arc::default(),
             locks: Arc::default(),
         };

@@ -195,6 +195,7 @@ impl Tree {
         if from.0.id != to.0.id {
             return Err(cross_device(&path, turn.path()));
         }
+        let hold = self.spaces.hold_for_rename(from.0, from.1).await;
         loop {
             let source = self.dir_chain(from.0, from.1).await?;
             if !self.stands(&source).await? {
@@ -259,6 +260,8 @@ impl Tree {
             stage
                 .move_dir(actor, &source, &above, name, (&path, turn.path()))
                 .await?;
+            stage.keep_hold(&hold);
+            self.stage_renamed_spaces(&mut stage, &hold, from, to.1);
             match stage.commit().await? {
                 CommitOutcome::Done => return Ok(()),
                 CommitOutcome::Lost => turn.lost().await?,

@@ -6,14 +6,13 @@
 //! content of the snapshot and the counter in the same snapshot. Changes made meanwhile are in
 //! neither, so the sum is exact. After a crash, the count is done again.
 
-use dewar_catalog::record::{
-    ChangeKind, Counter, CounterScope, DirRecord, Record, SpaceMark, VersionRecord,
-};
+use dewar_catalog::record::{ChangeKind, Counter, CounterScope, DirRecord, Record, VersionRecord};
 use dewar_catalog::{Actor, Quota, Usage, keys};
 use dewar_kv::KvRead;
 use dewar_types::{EntryId, Error, GroupId, ObjectKey};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
+use super::named_space::marked_with;
 use super::removal::all_removals;
 use super::resolve::{ResolvedPath, not_found};
 use super::retry::ConflictRetry;
@@ -39,14 +38,7 @@ impl Tree {
         let _no_removal = self.space_marks.write().await;
         self.remark(actor, bucket, Some(path), |record, stage| {
             record.implicit = false;
-            let counted = record.space.as_ref().is_some_and(|mark| mark.counted);
-            record.space = Some(SpaceMark {
-                counted,
-                max_bytes: quota.max_bytes,
-                max_objects: quota.max_objects,
-                soft_bytes: quota.soft_bytes,
-                soft_objects: quota.soft_objects,
-            });
+            record.space = Some(marked_with(record.space.as_ref(), quota));
             let id = record.attributes.id;
             Self::note_space(stage, id, quota, (bucket.id, path));
         })
@@ -120,9 +112,11 @@ impl Tree {
         path: Option<&ObjectKey>,
         group: Option<GroupId>,
     ) -> Result<(), Error> {
-        self.remark(actor, bucket, path, |record, _| {
+        let hold = self.spaces.hold().await;
+        self.remark(actor, bucket, path, |record, stage| {
             record.implicit = false;
             record.attributes.group = group;
+            self.stage_space_group(stage, &hold, record.attributes.id, group);
         })
         .await?;
         Ok(())
@@ -187,7 +181,7 @@ impl Tree {
         }
     }
 
-    async fn remark(
+    pub(super) async fn remark(
         &self,
         actor: &Actor<'_>,
         bucket: &Bucket,

@@ -9,6 +9,7 @@ use dewar_admin::catalog::{CatalogInfo, RebuildRequest, RestoreRequest};
 use dewar_admin::disks::DiskInfo;
 use dewar_admin::status::Doors;
 use dewar_admin::{AdminApi, AdminError};
+use dewar_auth::Secret;
 
 use crate::config::Config;
 use crate::listener::{BoxError, ListenerSpec};
@@ -71,6 +72,9 @@ pub trait ServedStore: Sized + Send + Sync + 'static {
 
     /// Makes sure that `bucket` exists; a new one belongs to `owner`.
     async fn ensure_bucket(&self, owner: &str, bucket: &str) -> Result<(), AdminError>;
+
+    /// A macaroon for all that `user` may do, valid for as long as macaroons can be.
+    async fn macaroon(&self, user: &str) -> Result<Secret, AdminError>;
 
     /// Finishes background work and closes the disks. Every front has stopped before. Acknowledged
     /// writes are durable whether or not this is called.

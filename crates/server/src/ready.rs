@@ -32,7 +32,8 @@ fn as_members<S: Serializer>(
 /// The address of a door, and for a demo the credentials.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ReadyDoor {
-    /// Its URL, such as `http://127.0.0.1:PORT`, without a slash at the end.
+    /// Its URL, such as `http://127.0.0.1:PORT`, without a slash at the end. If it has addresses with and
+    /// without TLS, one without.
     pub endpoint: String,
     /// The region that clients of S3 sign for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,6 +47,15 @@ pub struct ReadyDoor {
     /// A bucket that exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bucket: Option<String>,
+    /// The URL of the door with TLS, if it has both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_endpoint: Option<String>,
+    /// The folder with the certificate authority of a demo's door, as `X509_CERT_DIR` wants it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_dir: Option<PathBuf>,
+    /// A bearer token for a demo's door.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
 }
 
 impl std::fmt::Debug for ReadyDoor {
@@ -122,6 +132,7 @@ mod tests {
             access_key: Some("A".to_owned()),
             secret_key: Some("S3CRET".to_owned()),
             bucket: Some("demo".to_owned()),
+            ..ReadyDoor::default()
         };
         Ready {
             pid,

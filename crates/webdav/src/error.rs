@@ -259,6 +259,18 @@ impl DavError {
         Self::new(StatusCode::FORBIDDEN, words)
     }
 
+    /// The same refusal for a caller who showed no credential. The handshake of TLS does not tell whether
+    /// the client has a certificate, so the words are for everybody.
+    #[must_use]
+    pub(crate) fn ask_for_credential(mut self) -> Self {
+        self.0.status = StatusCode::UNAUTHORIZED;
+        self.0.message =
+            "Permission denied: this request has no token, macaroon or access key. Client \
+                          certificates (X.509 proxies, VOMS) are not accepted."
+                .into();
+        self
+    }
+
     /// The refusal of a client that uses its share of memory or time.
     pub(crate) fn later(secs: u64) -> Self {
         let words = "The server is busy. Please try again later.";

@@ -88,17 +88,17 @@ impl WebDav {
         let outcome = self.run(&head, &mut body, arrival, &mut summary).await;
         let mut answer = match outcome {
             Ok(answer) => answer,
-            Err(refusal) => {
+            Err(mut refusal) => {
                 log_refusal(&refusal, &head);
                 if let Some(wire) = body.filter(|_| !expects) {
                     BodyReader::new(wire).drain().await;
                 }
-                let mut answer = refusal.to_answer();
                 let anonymous = summary.user.is_none();
                 // A caller without credentials may try again with some.
                 if anonymous && refusal.kind() == Some(ErrorKind::Denied) {
-                    *answer.status_mut() = StatusCode::UNAUTHORIZED;
+                    refusal = refusal.ask_for_credential();
                 }
+                let mut answer = refusal.to_answer();
                 if answer.status() == StatusCode::UNAUTHORIZED {
                     push_challenges(answer.headers_mut(), &head.headers, origin);
                 }

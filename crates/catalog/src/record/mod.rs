@@ -19,6 +19,7 @@ mod encryption;
 mod file;
 mod lock;
 mod removal;
+mod space;
 #[cfg(test)]
 mod tests;
 mod upload;
@@ -41,6 +42,7 @@ pub use encryption::{EncryptionRecord, KeyHolder};
 pub use file::{Entry, FileRecord, SymlinkRecord};
 pub use lock::LockRecord;
 pub use removal::RemovalRecord;
+pub use space::SpaceRecord;
 pub use upload::{PartRecord, UploadChecksum, UploadRecord};
 pub use version::{
     ContentCopy, CopyState, DisplayedChecksum, ETag, Extent, LongRecord, PartRun, PartSizes,
@@ -132,6 +134,7 @@ records! {
     QuotaRecord: b'q' 1 "quota";
     LockRecord: b'w' 1 "WebDAV lock";
     RemovalRecord: b'z' 1 "removed directory";
+    SpaceRecord: b'S' 1 "space";
 }
 
 /// A number that is stored in 8 bytes, big-endian; `key` is named in errors.

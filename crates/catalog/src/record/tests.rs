@@ -57,6 +57,7 @@ golden! {
     sample_lock: "lock.bin" lock();
     sample_removal: "removal.bin" removal();
     sample_archived_version: "version-archived.bin" archived_version();
+    sample_space: "space.bin" space();
 }
 
 /// With what its writer said of it.
@@ -76,6 +77,17 @@ fn removal() -> RemovalRecord {
         spaces: vec![EntryId(9), EntryId::new(3, 79)],
         path: "/data/run/raw ⊗".into(),
         since: Timestamp(1_800_000_000_123_456_789),
+    }
+}
+
+fn space() -> SpaceRecord {
+    SpaceRecord {
+        name: "ATLASDATADISK".into(),
+        tenant: TenantId(1),
+        bucket: "atlas".into(),
+        path: "rucio/datadisk ⊗".into(),
+        group: Some(GroupId(11)),
+        vos: vec!["atlas".into(), "atlas/Role=production".into()],
     }
 }
 

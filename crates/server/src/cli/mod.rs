@@ -28,6 +28,7 @@ mod quota;
 mod run;
 mod server_target;
 mod share;
+mod space;
 mod status;
 mod upkeep;
 mod uploads;
@@ -58,6 +59,7 @@ pub use locks::LockCommand;
 pub use quota::QuotaCommand;
 pub use server_target::ServerTarget;
 pub use share::{LoginShare, ShareArgs};
+pub use space::SpaceCommand;
 pub use upkeep::{FsckArgs, ScrubArgs};
 pub use usage::UsageArgs;
 pub use worker::WorkerCommand;
@@ -107,6 +109,9 @@ pub enum Command {
     /// List the locks of WebDAV clients, or end some of them
     #[command(subcommand)]
     Lock(LockCommand),
+    /// Name directories with a quota, for an experiment and its storage report
+    #[command(subcommand)]
+    Space(SpaceCommand),
     /// Create an address with which anybody may download or upload an object for some days
     Share(Box<ShareArgs>),
     /// Search the audit log
@@ -153,8 +158,8 @@ pub struct DemoArgs {
     /// The folder of the demo [default: $XDG_DATA_HOME/dewar-demo or ~/.local/share/dewar-demo]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// The S3 door's port, the metrics endpoint, the XRootD door and the WebDAV door take the next
-    /// three; 0 takes free ones [default: 9000, or as it was set up]
+    /// The S3 door's port, the metrics endpoint, the XRootD door and the WebDAV door without and with
+    /// TLS take the next four; 0 takes free ones [default: 9000, or as it was set up]
     #[arg(long, value_name = "N")]
     pub port_base: Option<u16>,
     /// Write this JSON file, mode 0600, once every listener accepts
@@ -205,6 +210,7 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Worker(command) => worker::worker(command),
         Command::Quota(command) => quota::quota(command, opener),
         Command::Lock(command) => locks::lock(command, opener),
+        Command::Space(command) => space::space(command, opener),
         Command::Share(args) => share::share(*args, opener),
         Command::Audit(args) => audit::audit(&args),
         Command::Status(args) => status::run(&args.target, args.json, args.check),

@@ -292,22 +292,34 @@ fn webdav(config: &Config, findings: &mut KnownBadShards) {
     let files = (&webdav.tls_certificate_file, &webdav.tls_key_file);
     let keys = ["webdav.tls_certificate_file", "webdav.tls_key_file"];
     let tls = tls_files(files, keys, findings);
-    for address in &webdav.listen {
-        if !tls && !address.ip().is_loopback() {
-            let message = format!(
-                "{address} can be reached from other machines without TLS: data can be read on \
-                 the way, and passwords and tokens are refused"
-            );
-            findings.warning("webdav.listen", message);
-        }
-        let others = [
-            ("s3.listen", &config.s3.listen),
-            ("metrics.listen", &config.metrics.listen),
-            ("xrootd.listen", &config.xrootd.listen),
-        ];
-        for (other, addresses) in others {
-            if address.port() != 0 && addresses.contains(address) {
-                findings.error("webdav.listen", format!("{address} is also in {other}"));
+    let none = Vec::new();
+    for (key, addresses, tls, sibling) in [
+        ("webdav.listen", &webdav.listen, tls, &none),
+        (
+            "webdav.plain_listen",
+            &webdav.plain_listen,
+            false,
+            &webdav.listen,
+        ),
+    ] {
+        for address in addresses {
+            if !tls && !address.ip().is_loopback() {
+                let message = format!(
+                    "{address} can be reached from other machines without TLS: data can be read on \
+                     the way, and passwords and tokens are refused"
+                );
+                findings.warning(key, message);
+            }
+            let others = [
+                ("s3.listen", &config.s3.listen),
+                ("metrics.listen", &config.metrics.listen),
+                ("xrootd.listen", &config.xrootd.listen),
+                ("webdav.listen", sibling),
+            ];
+            for (other, addresses) in others {
+                if address.port() != 0 && addresses.contains(address) {
+                    findings.error(key, format!("{address} is also in {other}"));
+                }
             }
         }
     }

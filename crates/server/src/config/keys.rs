@@ -433,6 +433,9 @@ sections! {
         /// Addresses to listen on. Empty: WebDAV is off. For addresses other than those of this
         /// machine, configure a certificate: passwords and tokens are accepted over TLS only.
         listen: Vec<SocketAddr> = "";
+        /// Further addresses without TLS, also if there is a certificate. For addresses of this machine,
+        /// or for clients that need no login.
+        plain_listen: Vec<SocketAddr> = "";
         /// Certificate chain in PEM, the server's own certificate first; reloaded like that of S3.
         /// Empty: no TLS.
         tls_certificate_file: Option<PathBuf> = "";

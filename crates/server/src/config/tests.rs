@@ -329,6 +329,31 @@ fn check_looks_at_doors() {
     config.metrics.listen = config.s3.listen.clone();
     assert!(found(&config, Warning, "metrics.listen", "without a login"));
     assert!(found(&config, Error, "metrics.listen", "also in s3.listen"));
+    config.webdav.tls_certificate_file = Some("/c".into());
+    config.webdav.tls_key_file = Some("/k".into());
+    config.webdav.listen = vec!["0.0.0.0:8443".parse().expect("address")];
+    assert!(!found(&config, Warning, "webdav.listen", "without TLS"));
+    config.webdav.plain_listen = vec!["127.0.0.1:8080".parse().expect("address")];
+    assert!(!found(
+        &config,
+        Warning,
+        "webdav.plain_listen",
+        "without TLS"
+    ));
+    // The certificate is for the other addresses.
+    config.webdav.plain_listen = config.webdav.listen.clone();
+    assert!(found(
+        &config,
+        Warning,
+        "webdav.plain_listen",
+        "without TLS"
+    ));
+    assert!(found(
+        &config,
+        Error,
+        "webdav.plain_listen",
+        "also in webdav.listen"
+    ));
 }
 
 proptest! {

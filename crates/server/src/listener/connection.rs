@@ -38,10 +38,11 @@ use super::{ConnectionSlot, Stop};
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 32 << 20;
 
-/// Serves a connection until it ends, is overdue, or `stop` drains.
+/// Serves a connection, with TLS if `tls` is given, until it ends, is overdue, or `stop` drains.
 pub(super) async fn run(
     socket: TcpStream,
     peer: SocketAddr,
+    tls: Option<&Tls>,
     slot: &Arc<ConnectionSlot>,
     front: Arc<dyn HttpFront>,
     stop: Stop,
@@ -56,7 +57,7 @@ pub(super) async fn run(
         inner: socket,
         watch: Arc::clone(&watch),
     };
-    match &door.tls {
+    match tls {
         None => {
             watch.handshake_done();
             Box::pin(http(socket, peer, slot, front, stop, watch, None)).await;

@@ -143,6 +143,7 @@ impl ListenerContext {
 pub struct Listener {
     tcp: TcpListener,
     address: SocketAddr,
+    plain: bool,
 }
 
 impl Listener {
@@ -164,7 +165,24 @@ impl Listener {
         };
         let tcp = TcpListener::bind(address).await.map_err(failed)?;
         let address = tcp.local_addr().map_err(failed)?;
-        Ok(Self { tcp, address })
+        Ok(Self {
+            tcp,
+            address,
+            plain: false,
+        })
+    }
+
+    /// Without TLS, even if the door has a certificate. For fronts on HTTP.
+    #[must_use]
+    pub fn without_tls(mut self) -> Self {
+        self.plain = true;
+        self
+    }
+
+    /// Whether it never speaks TLS.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.plain
     }
 
     /// The address with the port that was taken.
@@ -183,12 +201,13 @@ impl Listener {
 
     fn serve_http(self, door: Arc<ListenerContext>, front: Arc<dyn HttpFront>, stop: &Stop) {
         let tracked = stop.clone();
-        let (busy, tls) = (front.busy(), door.tls.clone());
+        let tls = door.tls.clone().filter(|_| !self.plain);
+        let (busy, begin_tls) = (front.busy(), tls.clone());
         let begin = move |socket, peer, slot: ConnectionSlot, stop: &Stop| {
-            let (front, running) = (Arc::clone(&front), stop.clone());
+            let (front, tls, running) = (Arc::clone(&front), begin_tls.clone(), stop.clone());
             let slot = Arc::new(slot);
             stop.spawn(async move {
-                connection::run(socket, peer, &slot, front, running).await;
+                connection::run(socket, peer, tls.as_deref(), &slot, front, running).await;
             });
         };
         let refuse = move |socket: TcpStream, refused: Option<RefusedConnection>, stop: &Stop| {

@@ -16,6 +16,8 @@ pub struct ListenerSpec<E> {
     pub schemes: [&'static str; 2],
     /// The addresses.
     pub listen: Vec<SocketAddr>,
+    /// Further addresses, without TLS even if there is a certificate.
+    pub plain_listen: Vec<SocketAddr>,
     /// The files with the certificate and its key.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// The limits of its connections, as configured.
@@ -24,6 +26,14 @@ pub struct ListenerSpec<E> {
     pub read_bytes_max: usize,
     /// Makes the fronts.
     pub fronts: fn(&E, FrontContext) -> Fronts,
+}
+
+impl<E> ListenerSpec<E> {
+    /// Whether the configuration has an address for it.
+    #[must_use]
+    pub fn has_addresses(&self) -> bool {
+        !self.listen.is_empty() || !self.plain_listen.is_empty()
+    }
 }
 
 /// The parts of the server that the fronts of a listener may need.

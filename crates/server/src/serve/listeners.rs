@@ -31,6 +31,7 @@ pub fn s3_listener<E>(config: &Config, fronts: fn(&E, FrontContext) -> Fronts) -
         name: "s3",
         schemes: ["http", "https"],
         listen: s3.listen.clone(),
+        plain_listen: Vec::new(),
         tls: s3.tls_certificate_file.clone().zip(s3.tls_key_file.clone()),
         limits: Limits {
             connections_max: number(s3.connections_max),
@@ -58,6 +59,7 @@ pub fn webdav_listener<E>(
         name: "webdav",
         schemes: ["http", "https"],
         listen: webdav.listen.clone(),
+        plain_listen: webdav.plain_listen.clone(),
         tls: certificate.zip(webdav.tls_key_file.clone()),
         limits: Limits {
             connections_max: number(webdav.connections_max),
@@ -85,6 +87,7 @@ pub fn xrootd_listener<E>(
         name: "xrootd",
         schemes: ["root", "roots"],
         listen: xrootd.listen.clone(),
+        plain_listen: Vec::new(),
         tls: certificate.zip(xrootd.tls_key_file.clone()),
         limits: Limits {
             connections_max: number(xrootd.connections_max),
@@ -109,6 +112,7 @@ pub(super) fn metrics_listener<E>(
         name: "metrics",
         schemes: ["http", "https"],
         listen: config.metrics.listen.clone(),
+        plain_listen: Vec::new(),
         tls: None,
         limits: SMALL_LIMITS,
         read_bytes_max: SMALL_READ_BYTES,

@@ -105,6 +105,16 @@ impl Endpoints {
         doors.map(|door| door.endpoint.as_str()).collect()
     }
 
+    /// The first address of a door whose URL has this scheme.
+    #[must_use]
+    pub fn with_scheme(&self, name: &str, scheme: &str) -> Option<&str> {
+        let has = |url: &&str| {
+            url.split_once("://")
+                .is_some_and(|(found, _)| found == scheme)
+        };
+        self.of(name).into_iter().find(has)
+    }
+
     /// The first address of a door; empty for a door without one.
     #[must_use]
     pub fn first(&self, name: &str) -> &str {
@@ -255,9 +265,12 @@ struct BoundListener<E> {
 
 impl<E> BoundListener<E> {
     async fn bind(spec: ListenerSpec<E>) -> Result<Self, StartError> {
-        let mut sockets = Vec::with_capacity(spec.listen.len());
+        let mut sockets = Vec::with_capacity(spec.listen.len() + spec.plain_listen.len());
         for address in &spec.listen {
             sockets.push(Listener::bind(*address).await?);
+        }
+        for address in &spec.plain_listen {
+            sockets.push(Listener::bind(*address).await?.without_tls());
         }
         let tls = match &spec.tls {
             Some((certificate, key)) => Some(Arc::new(Tls::open(certificate, key)?)),
@@ -273,10 +286,12 @@ impl<E> BoundListener<E> {
     /// The addresses as URLs.
     fn status(&self) -> impl Iterator<Item = DoorStatus> {
         let [clear, secure] = self.spec.schemes;
-        let scheme = if self.tls.is_some() { secure } else { clear };
-        self.addresses().map(move |address| DoorStatus {
-            name: self.spec.name.to_owned(),
-            endpoint: url(scheme, address),
+        self.sockets.iter().map(move |socket| {
+            let tls = self.tls.is_some() && !socket.is_plain();
+            DoorStatus {
+                name: self.spec.name.to_owned(),
+                endpoint: url(if tls { secure } else { clear }, socket.address()),
+            }
         })
     }
 
@@ -344,9 +359,9 @@ fn watch_certificates(listeners: &[Arc<ListenerContext>], stop: &Stop) {
 /// without an address needs none.
 fn possible_listeners<E: ServedStore>(config: &Config) -> Vec<ListenerSpec<E>> {
     let mut specs = E::listeners(config);
-    let asked = specs.iter().map(|spec| match spec.listen.is_empty() {
-        true => 0,
-        false => spec.limits.connections_max,
+    let asked = specs.iter().map(|spec| match spec.has_addresses() {
+        true => spec.limits.connections_max,
+        false => 0,
     });
     let allowed = connections_within(&asked.collect::<Vec<_>>());
     for (spec, allowed) in specs.iter_mut().zip(allowed) {
@@ -361,7 +376,7 @@ fn warn_of_few_descriptors<E: ServedStore>(config: &Config) {
     let configured = E::listeners(config).into_iter();
     for (spec, possible) in configured.zip(possible_listeners::<E>(config)) {
         let (asked, allowed) = (spec.limits.connections_max, possible.limits.connections_max);
-        if allowed < asked && !spec.listen.is_empty() {
+        if allowed < asked && spec.has_addresses() {
             let key = format!("{}.connections_max", spec.name);
             tracing::warn!(
                 key,
@@ -407,6 +422,10 @@ pub struct DemoCredentials {
     pub secret_key: dewar_auth::Secret,
     /// A bucket that exists.
     pub bucket: String,
+    /// A macaroon for all that the user may do, valid for a day.
+    pub token: dewar_auth::Secret,
+    /// The folder with the certificate authority of the WebDAV door.
+    pub authorities: PathBuf,
 }
 
 impl<E: ServedStore> Running<E> {
@@ -442,6 +461,13 @@ impl<E: ServedStore> Running<E> {
                 endpoint: endpoint.clone(),
                 ..ReadyDoor::default()
             };
+            if name == "webdav" {
+                let with = |scheme| self.endpoints.with_scheme(name, scheme).map(str::to_owned);
+                door.tls_endpoint = with("https");
+                door.endpoint = with("http").unwrap_or(door.endpoint);
+                door.ca_dir = shown.map(|shown| shown.authorities.clone());
+                door.token = shown.map(|shown| shown.token.reveal().to_owned());
+            }
             if name == "s3" {
                 door.region = Some(region.clone());
                 door.access_key = shown.map(|shown| shown.access_key.clone());

@@ -2,6 +2,7 @@ use async_trait::async_trait;
 use dewar_admin::accounts::{KeyList, UserAdd};
 use dewar_admin::status::Doors;
 use dewar_admin::{AdminApi, AdminError};
+use dewar_auth::Secret;
 use dewar_env::BoxFuture;
 use dewar_http_front::{AnswerBody, Arrival, HttpFront, WireBody, full_answer};
 use http::{Request, Response};
@@ -70,6 +71,10 @@ impl ServedStore for FakeEngine {
         Ok(())
     }
 
+    async fn macaroon(&self, user: &str) -> Result<Secret, AdminError> {
+        Ok(Secret::new(format!("macaroon of {user}")))
+    }
+
     async fn close(&self) {
         self.events.lock().expect("lock").push("closed".to_owned());
     }
@@ -133,9 +138,9 @@ async fn get(endpoint: &str, path: &str) -> String {
     let mut socket = TcpStream::connect(address).await.expect("connects");
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).await.expect("sends");
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).await.expect("reads");
-    answer
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).await.expect("reads");
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 #[tokio::test]
@@ -384,6 +389,18 @@ async fn a_demo_is_filled_once_and_found_again() {
         assert_eq!(json["s3"]["access_key"], shown.access_key.as_str());
         assert_eq!(json["s3"]["secret_key"], shown.secret_key.reveal());
         assert_eq!(json["s3"]["bucket"], "demo");
+        let webdav = &json["webdav"];
+        assert_eq!(webdav["token"], "macaroon of demo");
+        let folder = dir.path().join("certificates");
+        assert_eq!(webdav["ca_dir"], folder.display().to_string());
+        // One address with TLS and one without, of the same front.
+        let (plain, tls) = (&webdav["endpoint"], &webdav["tls_endpoint"]);
+        let (plain, tls) = (plain.as_str().expect("text"), tls.as_str().expect("text"));
+        assert!(get(plain, "/").await.ends_with("hello"));
+        let clear = get(&tls.replacen("https", "http", 1), "/").await;
+        assert!(!clear.contains("hello"), "{clear}");
+        let doors = running.endpoints().of("webdav");
+        assert_eq!(doors, [tls, plain]);
         let keys = running
             .engine()
             .admin(Doors::default())

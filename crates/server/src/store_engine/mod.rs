@@ -29,7 +29,7 @@ use dewar_admin::{
     done_here,
 };
 use dewar_audit::{AuditConfig, AuditLog, AuditRates};
-use dewar_auth::{Caller, MasterKeys, Ownership};
+use dewar_auth::{Caller, MasterKeys, Ownership, Secret};
 use dewar_disks::pool::DewarId;
 use dewar_disks::upkeep::UpkeepConfig;
 use dewar_engine::host::master_key_file::{self, PoolKey};
@@ -37,8 +37,7 @@ use dewar_engine::host::pool_state_file::{self, RememberedDisk};
 use dewar_engine::host::{PoolStateFile, format_pool, probe};
 use dewar_engine::{BackgroundWork, Engine, EngineConfig, Folders, LiveFolders};
 use dewar_env::Env;
-use dewar_iam::AccountLimits;
-use dewar_iam::FederationConfig;
+use dewar_iam::{AccountLimits, FederationConfig, MacaroonRequest};
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
 use dewar_store::api::BucketRef;
@@ -554,6 +553,17 @@ impl ServedStore for StoreEngine {
             Err(error) if error.kind() == ErrorKind::AlreadyOwned => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    async fn macaroon(&self, user: &str) -> Result<Secret, AdminError> {
+        let accounts = self.engine.store().accounts();
+        let caller = Caller::for_user(accounts.user(user).await?);
+        let request = MacaroonRequest {
+            seconds: Some(u64::MAX),
+            location: "localhost".to_owned(),
+            ..MacaroonRequest::default()
+        };
+        Ok(accounts.macaroon(&caller, request).await?.0)
     }
 
     async fn close(&self) {

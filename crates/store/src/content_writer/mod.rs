@@ -40,7 +40,8 @@ use minicbor::bytes::ByteVec;
 
 use crate::access::ObjectOwner;
 use crate::api::{
-    ExpectedContent, ObjectInfo, VersionAttributes, WriteCondition, WriteMode, WriteRequest,
+    DigestMismatch, ExpectedContent, ObjectInfo, VersionAttributes, WriteCondition, WriteMode,
+    WriteRequest,
 };
 use crate::content_log::{ContentLog, StagedContent};
 use crate::content_reader::{ContentReader, ReadOrder};
@@ -630,9 +631,7 @@ impl ContentWriter {
             .find(|one| digests.verify(one) != Some(true))
         {
             held.give_up(&self.shared).await;
-            let name = other.algorithm();
-            let message = format!("{path}: the {name:?} of what came is another");
-            return Err(Error::new(ErrorKind::ChecksumMismatch, message));
+            return Err(DigestMismatch::error(other, &digests, &path));
         }
         let mut sealed = self.sealed;
         sealed.drop_unused(&extents);

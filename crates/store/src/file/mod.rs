@@ -14,7 +14,7 @@
 //! - [`crate::Store::write`]: a new version written at any places, which appears when it is committed.
 
 mod attributes;
-mod directory;
+pub(crate) mod directory;
 mod lock;
 mod open;
 mod path;

@@ -190,8 +190,8 @@ impl Store {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`], [`ErrorKind::Denied`],
-    /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::Busy`] when the caller removes or copies as many
-    /// directories as it may. Names that could not be removed are in the report.
+    /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::NotEmpty`] if a space is at or below it;
+    /// [`ErrorKind::Busy`] when the caller removes or copies as many directories as it may. Names that could not be removed are in the report.
     pub async fn remove_tree(&self, caller: &Caller, directory: &ObjectRef) -> Result<TreeReport> {
         if self.detach_tree(caller, directory).await? {
             return Ok(TreeReport {
@@ -201,6 +201,8 @@ impl Store {
         }
         let bucket = &directory.bucket;
         let mut walk = TreeWalk::begin(&self.inner, caller, directory).await?;
+        self.inner
+            .refuse_spaces_within(&walk.bucket, &directory.key)?;
         let mut report = TreeReport::default();
         let mut files = Vec::new();
         while let Some(step) = walk.next().await? {
@@ -305,6 +307,9 @@ impl Store {
     ) -> Result<TreeReport> {
         let (source, target) = (&request.source, &request.target);
         let mut walk = TreeWalk::begin(&self.inner, caller, source).await?;
+        if removes {
+            self.inner.refuse_spaces_within(&walk.bucket, &source.key)?;
+        }
         let inside = format!("{}/", target.key);
         let from = format!("{}/", source.key);
         let to = self.inner.bucket_of(caller, &target.bucket).await?;

@@ -319,10 +319,11 @@ impl Walk {
         };
         let free = space.free;
         let values = match store.quota_at(&self.caller, bucket, key).await {
-            Ok(Some((quota, usage))) => {
-                let left = quota.max_bytes.map(|max| max.saturating_sub(usage.bytes));
+            Ok(Some(state)) => {
+                let (max, used) = (state.quota.max_bytes, state.usage.bytes);
+                let left = max.map(|max| max.saturating_sub(used));
                 Ok(QuotaValues {
-                    used: usage.bytes,
+                    used,
                     available: left.map_or(free, |left| left.min(free)),
                 })
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use dewar_checksum::AlgorithmSet;
+use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_http_front::{
     Answer, BodyLength, declared_digests, digest_fields, empty_answer, header, quoted,
     wanted_digest,
@@ -30,6 +30,9 @@ const X_OC_MTIME: &str = "x-oc-mtime";
 /// The header with text for a tape archive.
 pub(super) const ARCHIVE_METADATA: &str = "archivemetadata";
 
+/// The header with a digest that clients of ownCloud send.
+const OC_CHECKSUM: &str = "oc-checksum";
+
 pub(super) async fn call(front: &Arc<WebDav>, context: &mut RequestContext) -> Result<Answer> {
     if context.headers().contains_key(CONTENT_RANGE) {
         // RFC 9110 section 14.5. A server that ignored it would store a part as the whole.
@@ -46,6 +49,10 @@ pub(super) async fn call(front: &Arc<WebDav>, context: &mut RequestContext) -> R
     let wanted = wanted_digest(context.headers())?;
     let named = digests.iter().map(dewar_checksum::Digest::algorithm);
     let named = named.chain(wanted.map(|(algorithm, _)| algorithm));
+    // A client of ownCloud sends one digest, and later compares the MD5 if it can compute that.
+    let of_cloud = context.headers().contains_key(OC_CHECKSUM);
+    let of_cloud = of_cloud.then_some([Algorithm::Sha1, Algorithm::Md5]);
+    let named = named.chain(of_cloud.into_iter().flatten());
     let size = context.body_length()?;
     let mut length = BodyLength::new(size, OBJECT_BYTES_MAX)?;
     let request = WriteRequest {

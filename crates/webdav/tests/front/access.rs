@@ -23,6 +23,10 @@ fn a_request_without_credentials_is_asked_for_them() {
         ] {
             let request = dewar.request(method, path).header("depth", "0");
             let refused = request.send().await.is(401);
+            // Whoever showed a proxy certificate and nothing else reads why it was not enough.
+            let words = refused.text();
+            let told = words.contains("Client certificates (X.509 proxies, VOMS) are not accepted");
+            assert!(told || method == "HEAD", "{words}");
             let ways: Vec<_> = refused.headers.get_all("www-authenticate").iter().collect();
             assert_eq!(ways.len(), 2, "{method} {path}: {ways:?}");
             assert!(

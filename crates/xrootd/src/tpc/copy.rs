@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use dewar_checksum::{adler32, adler32_combine};
 use dewar_store::file::ChecksummedBytes;
+use dewar_transfer::{Pace, PaceMonitor};
 use dewar_xrootd_client::{BearerToken, Client, Error, File, Identity, Options};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::options::open as bits;
@@ -24,7 +25,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::Tpc;
 use super::fair_share::{ShareOwner, SharePermit};
 use super::opaque_params::FetchParams;
-use super::pace::{Pace, PaceMonitor};
 use crate::error::{ErrorReply, VerbResult};
 use crate::limits::COPY_LATER;
 use crate::measure::{CopyEnd, Meter};

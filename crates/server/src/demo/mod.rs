@@ -6,6 +6,8 @@
 //! DIR/dewar.toml          the configuration; written once, then yours to change
 //! DIR/demo.json           the demo's access key, mode 0600
 //! DIR/events.root         a sample for the lines that the demo prints
+//! DIR/certificates        the certificate authority of its https, as X509_CERT_DIR wants it
+//! DIR/webdav.pem          its certificate, and DIR/webdav-key.pem the key
 //! DIR/disk1 … DIR/disk6   the disks of a 4+2 pool
 //! DIR/lock, DIR/admin.sock, DIR/master.key
 //! ```
@@ -13,6 +15,9 @@
 //! The configuration is written last when a demo is set up: while it is absent, setting up starts
 //! over; once it is there no disk folder is ever created again, so that one which was taken away
 //! counts as a missing disk.
+
+mod authority;
+mod instructions;
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -32,7 +37,9 @@ use zeroize::Zeroizing;
 use crate::config::{Config, ConfigError};
 use crate::credentials;
 use crate::engine::ServedStore;
-use crate::serve::{DemoCredentials, Endpoints, Running};
+use crate::serve::{DemoCredentials, Running};
+
+pub use instructions::{instructions, program};
 
 /// Disks of the demo's pool: enough for 4+2.
 pub const DISKS: usize = 6;
@@ -49,7 +56,7 @@ pub const CONFIG_FILE: &str = "dewar.toml";
 const CREDENTIALS_FILE: &str = "demo.json";
 
 /// A file of ROOT with the tree `Events`, for the lines that the demo prints. `testdata/make_events.py` wrote it.
-const SAMPLE: &[u8] = include_bytes!("../testdata/events.root");
+const SAMPLE: &[u8] = include_bytes!("../../testdata/events.root");
 
 /// The path of the sample in the demo's folder.
 const SAMPLE_FILE: &str = "events.root";
@@ -76,8 +83,11 @@ pub enum DemoError {
     /// The file with the credentials is none.
     #[error("{} is damaged: remove it to get new credentials", .0.display())]
     Damaged(PathBuf),
+    /// The certificate of the WebDAV door cannot be made.
+    #[error("cannot make a certificate for the demo: {0}")]
+    Certificate(rcgen::Error),
     /// There are not enough ports after the first.
-    #[error("--port-base {0} leaves no room for the other doors: take one below 65533")]
+    #[error("--port-base {0} leaves no room for the other doors: take one below 65532")]
     PortBase(u16),
     /// The user, key or bucket cannot be made.
     #[error("cannot set up the {what} of the demo: {source}")]
@@ -103,7 +113,7 @@ pub struct Demo {
     pub config: Config,
     /// The path of the configuration file.
     pub config_file: PathBuf,
-    shown: DemoCredentials,
+    shown: Credentials,
     /// Its folder, from the root.
     pub folder: PathBuf,
 }
@@ -147,19 +157,15 @@ impl Demo {
             }
             replace_private_file(&config_file, config_text(ports).as_bytes())?;
         }
+        authority::prepare(&folder)?;
         let sample = folder.join(SAMPLE_FILE);
         if !sample.try_exists().map_err(failed(&sample, "look at"))? {
             replace_private_file(&sample, SAMPLE)?;
         }
-        let credentials = credentials(&folder.join(CREDENTIALS_FILE), rng)?;
         let mut demo = Self {
             config: Config::default(),
             config_file,
-            shown: DemoCredentials {
-                access_key: credentials.access_key,
-                secret_key: credentials.secret_key,
-                bucket: NAME.to_owned(),
-            },
+            shown: credentials(&folder.join(CREDENTIALS_FILE), rng)?,
             folder,
         };
         demo.config = demo.load(port_base)?;
@@ -172,12 +178,13 @@ impl Demo {
     /// It has mistakes.
     pub fn load(&self, port_base: Option<u16>) -> Result<Config, ConfigError> {
         let mut config = Config::load(Some(&self.config_file), std::env::vars_os())?;
-        if let Some(Ok([s3, metrics, xrootd, webdav])) = port_base.map(ports) {
+        if let Some(Ok([s3, metrics, xrootd, webdav, webdav_tls])) = port_base.map(ports) {
             for (addresses, port) in [
                 (&mut config.s3.listen, s3),
                 (&mut config.metrics.listen, metrics),
                 (&mut config.xrootd.listen, xrootd),
-                (&mut config.webdav.listen, webdav),
+                (&mut config.webdav.plain_listen, webdav),
+                (&mut config.webdav.listen, webdav_tls),
             ] {
                 addresses
                     .iter_mut()
@@ -233,7 +240,14 @@ impl Demo {
             .ensure_bucket(NAME, NAME)
             .await
             .map_err(failed("bucket"))?;
-        Ok(self.shown.clone())
+        let token = running.engine().macaroon(NAME).await;
+        Ok(DemoCredentials {
+            access_key: self.shown.access_key.clone(),
+            secret_key: self.shown.secret_key.clone(),
+            bucket: NAME.to_owned(),
+            token: token.map_err(failed("token"))?,
+            authorities: authority::authority_folder(&self.folder),
+        })
     }
 }
 
@@ -266,16 +280,18 @@ fn create_folder(path: &Path) -> Result<(), DemoError> {
         .map_err(failed(path, "create"))
 }
 
-/// The ports of the S3 door, of the metrics endpoint, of the XRootD door and of the WebDAV door.
-fn ports(base: u16) -> Result<[u16; 4], DemoError> {
+/// The ports of the S3 door, of the metrics endpoint, of the XRootD door, and of the WebDAV door without
+/// and with TLS.
+fn ports(base: u16) -> Result<[u16; 5], DemoError> {
     match base {
-        0 => Ok([0; 4]),
-        base if base <= u16::MAX - 3 => Ok([base, base + 1, base + 2, base + 3]),
+        0 => Ok([0; 5]),
+        base if base <= u16::MAX - 4 => Ok([base, base + 1, base + 2, base + 3, base + 4]),
         base => Err(DemoError::PortBase(base)),
     }
 }
 
-fn config_text([s3, metrics, xrootd, webdav]: [u16; 4]) -> String {
+fn config_text([s3, metrics, xrootd, webdav, webdav_tls]: [u16; 5]) -> String {
+    let (certificate, key) = (authority::CERTIFICATE_FILE, authority::KEY_FILE);
     let disks: Vec<String> = (1..=DISKS).map(|disk| format!("\"disk{disk}\"")).collect();
     format!(
         "# The configuration of this demo: `dewar serve --config` on this file serves the same.\n\
@@ -301,7 +317,10 @@ fn config_text([s3, metrics, xrootd, webdav]: [u16; 4]) -> String {
          tpc_sources = [\"127.0.0.0/8\", \"::1\", \"*\"]\n\
          \n\
          [webdav]\n\
-         listen = \"127.0.0.1:{webdav}\"\n\
+         listen = \"127.0.0.1:{webdav_tls}\"\n\
+         tls_certificate_file = \"{certificate}\"\n\
+         tls_key_file = \"{key}\"\n\
+         plain_listen = \"127.0.0.1:{webdav}\"\n\
          \n\
          [metrics]\n\
          listen = \"127.0.0.1:{metrics}\"\n",
@@ -328,118 +347,6 @@ fn credentials(path: &Path, rng: &dyn Rng) -> Result<Credentials, DemoError> {
     }
 }
 
-/// The command for this program in a shell: `dewar` if that finds it, otherwise its path.
-#[must_use]
-pub fn program() -> String {
-    let Ok(this) = std::env::current_exe() else {
-        return "dewar".to_owned();
-    };
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path)
-        .map(|folder| folder.join("dewar"))
-        .find(|file| file.is_file());
-    match found.and_then(|file| file.canonicalize().ok()) {
-        Some(file) if file == this.canonicalize().unwrap_or_default() => "dewar".to_owned(),
-        _ => shell_word(&this),
-    }
-}
-
-/// A path as one word of a shell.
-fn shell_word(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@:,=".contains(c);
-    if text.chars().all(plain) && !text.is_empty() {
-        return text;
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-/// Commands to copy and paste into a terminal. `program` is the name of this program there.
-#[must_use]
-pub fn instructions(
-    folder: &Path,
-    program: &str,
-    endpoints: &Endpoints,
-    region: &str,
-    shown: &DemoCredentials,
-) -> String {
-    let endpoint = endpoints.first("s3");
-    let metrics = endpoints.first("metrics");
-    let root = endpoints.first("xrootd");
-    let webdav = endpoints.first("webdav");
-    let (key, secret) = (&shown.access_key, shown.secret_key.reveal());
-    let sample = folder.join(SAMPLE_FILE);
-    // A text of Python is quoted as one of Rust.
-    let (quoted, sample) = (
-        format!("{:?}", sample.display().to_string()),
-        shell_word(&sample),
-    );
-    let (bucket, folder) = (&shown.bucket, shell_word(folder));
-    format!(
-        "Dewar serves S3 at {endpoint}, XRootD at {root} and WebDAV at {webdav} (metrics at {metrics}/metrics).
-
-  folder      {folder}
-  sample      {sample}
-  bucket      {bucket}
-  access key  {key}
-  secret key  {secret}
-
-Python with boto3 (pip install boto3):
-
-    import boto3
-    s3 = boto3.client(\"s3\", endpoint_url=\"{endpoint}\", region_name=\"{region}\",
-                      aws_access_key_id=\"{key}\",
-                      aws_secret_access_key=\"{secret}\")
-    s3.upload_file({quoted}, \"{bucket}\", \"events.root\")
-    print(s3.head_object(Bucket=\"{bucket}\", Key=\"events.root\")[\"ContentLength\"], \"bytes\")
-
-aws-cli (pip install awscli):
-
-    export AWS_ACCESS_KEY_ID={key}
-    export AWS_SECRET_ACCESS_KEY={secret}
-    export AWS_DEFAULT_REGION={region}
-    aws --endpoint-url {endpoint} s3 cp {sample} s3://{bucket}/
-
-rclone:
-
-    export RCLONE_CONFIG_DEWAR_TYPE=s3 RCLONE_CONFIG_DEWAR_PROVIDER=Other
-    export RCLONE_CONFIG_DEWAR_ENDPOINT={endpoint} RCLONE_CONFIG_DEWAR_REGION={region}
-    export RCLONE_CONFIG_DEWAR_ACCESS_KEY_ID={key}
-    export RCLONE_CONFIG_DEWAR_SECRET_ACCESS_KEY={secret}
-    rclone copy {sample} dewar:{bucket}
-
-curl over WebDAV, with a checksum of what arrived:
-
-    curl -u {key}:{secret} -T {sample} {webdav}/{bucket}/curl/events.root
-    curl -u {key}:{secret} -I -H 'Want-Digest: adler32' {webdav}/{bucket}/curl/events.root
-
-uproot (pip install uproot s3fs), branch by branch:
-
-    import uproot
-    tree = uproot.open({{\"s3://{bucket}/events.root\": \"Events\"}},
-                       key=\"{key}\", secret=\"{secret}\",
-                       endpoint_url=\"{endpoint}\")
-    print(tree[\"Muon_pt\"].array())
-
-XRootD (programs of yours on this machine need no credential):
-
-    xrdcp -f {sample} {root}//{bucket}/events.root
-
-uproot over XRootD (pip install uproot fsspec-xrootd xrootd):
-
-    python3 -c 'import uproot; print(uproot.open(\"{root}//{bucket}/events.root\")[\"Events/Muon_pt\"].array())'
-
-Users and keys:
-
-    {program} user add NAME --dir {folder}
-    {program} key add --user NAME --dir {folder}
-    {program} status --dir {folder}
-
-Ctrl-C stops it; started again on the same folder it finds everything as it was.
-"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt as _;
@@ -459,7 +366,10 @@ mod tests {
         assert_eq!(demo.config.s3.listen[0].to_string(), "127.0.0.1:9000");
         assert_eq!(demo.config.metrics.listen[0].to_string(), "127.0.0.1:9001");
         assert_eq!(demo.config.xrootd.listen[0].to_string(), "127.0.0.1:9002");
-        assert_eq!(demo.config.webdav.listen[0].to_string(), "127.0.0.1:9003");
+        let webdav = &demo.config.webdav;
+        assert_eq!(webdav.plain_listen[0].to_string(), "127.0.0.1:9003");
+        assert_eq!(webdav.listen[0].to_string(), "127.0.0.1:9004");
+        assert_eq!(webdav.tls_key_file, Some(folder.join("./webdav-key.pem")));
         assert_eq!(demo.config.admin_socket(), folder.join("./admin.sock"));
         let mode = |name| fs::metadata(folder.join(name)).expect("there").mode() & 0o777;
         assert_eq!((mode(CREDENTIALS_FILE), mode(CONFIG_FILE)), (0o600, 0o600));
@@ -489,25 +399,26 @@ mod tests {
                 demo.config.s3.listen[0].port(),
                 demo.config.metrics.listen[0].port(),
                 demo.config.xrootd.listen[0].port(),
+                demo.config.webdav.plain_listen[0].port(),
                 demo.config.webdav.listen[0].port(),
             )
         };
         let prepare = |base| Demo::prepare(dir.path(), base, &RealRng);
         assert_eq!(
             ports(&prepare(Some(9500)).expect("sets up")),
-            (9500, 9501, 9502, 9503)
+            (9500, 9501, 9502, 9503, 9504)
         );
         assert_eq!(
             ports(&prepare(None).expect("finds")),
-            (9500, 9501, 9502, 9503),
+            (9500, 9501, 9502, 9503, 9504),
             "as it was set up"
         );
         assert_eq!(
             ports(&prepare(Some(9600)).expect("finds")),
-            (9600, 9601, 9602, 9603)
+            (9600, 9601, 9602, 9603, 9604)
         );
-        assert_eq!(ports(&prepare(Some(0)).expect("finds")), (0, 0, 0, 0));
-        assert!(prepare(Some(65533)).is_err());
+        assert_eq!(ports(&prepare(Some(0)).expect("finds")), (0, 0, 0, 0, 0));
+        assert!(prepare(Some(65532)).is_err());
     }
 
     #[test]
@@ -524,50 +435,5 @@ mod tests {
             error.to_string().contains("demo.json is damaged"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn paths_are_one_word() {
-        let word = |text: &str| shell_word(Path::new(text));
-        assert_eq!(word("/a/b-1.2"), "/a/b-1.2");
-        assert_eq!(word("/my demo"), "'/my demo'");
-        assert_eq!(word("/it's"), r"'/it'\''s'");
-    }
-
-    #[test]
-    fn instructions_name_every_client() {
-        use dewar_admin::status::DoorStatus;
-
-        let door = |name: &str, endpoint: &str| DoorStatus {
-            name: name.to_owned(),
-            endpoint: endpoint.to_owned(),
-        };
-        let endpoints = Endpoints {
-            doors: vec![
-                door("s3", "http://127.0.0.1:9000"),
-                door("xrootd", "root://127.0.0.1:9002"),
-                door("metrics", "http://127.0.0.1:9001"),
-            ],
-            admin: PathBuf::new(),
-        };
-        let shown = DemoCredentials {
-            access_key: "AKEY".to_owned(),
-            secret_key: Secret::new("ASECRET".to_owned()),
-            bucket: "demo".to_owned(),
-        };
-        let text = instructions(Path::new("/d"), "/b/dewar", &endpoints, "us-east-1", &shown);
-        for word in [
-            "boto3",
-            "aws --endpoint-url",
-            "rclone copy",
-            "uproot.open",
-            "    /b/dewar user add NAME --dir /d\n",
-            "pip install uproot s3fs",
-            "xrdcp -f /d/events.root root://127.0.0.1:9002//demo/",
-            "pip install uproot fsspec-xrootd xrootd",
-        ] {
-            assert!(text.contains(word), "{word}");
-        }
-        assert!(!text.contains("{{") && !text.contains("}}"));
     }
 }
