@@ -52,7 +52,10 @@ mod tests {
     fn what_fts_sends_is_read() {
         let text = "job-id=a3a1b1ea-5e1e-11ef-9a8c-fa163e;file-id=812;retry=0";
         let info = ClientInfo::parse(text);
-        assert_eq!(info.job_id.as_deref(), Some("a3a1b1ea-5e1e-11ef-9a8c-fa163e"));
+        assert_eq!(
+            info.job_id.as_deref(),
+            Some("a3a1b1ea-5e1e-11ef-9a8c-fa163e")
+        );
         assert_eq!(info.file_id.as_deref(), Some("812"));
         assert_eq!(info.retry.as_deref(), Some("0"));
     }

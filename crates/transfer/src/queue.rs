@@ -102,7 +102,9 @@ impl QueueShare {
 fn first_group<'a>(caller: &'a Caller, provider: &str) -> Option<&'a str> {
     let claims = &caller.bounds()?.claims;
     let groups = claims.iter().filter(|(name, _)| {
-        let name = name.strip_prefix(provider).and_then(|rest| rest.strip_prefix(':'));
+        let name = name
+            .strip_prefix(provider)
+            .and_then(|rest| rest.strip_prefix(':'));
         matches!(name, Some("wlcg.groups" | "groups"))
     });
     groups
@@ -211,7 +213,11 @@ impl TransferQueue {
         let number = places.came;
         places.count(share, |counts| counts.waiting += 1);
         places.waiting += 1;
-        let queues = &mut places.shares.entry(Arc::clone(&share.share)).or_default().users;
+        let queues = &mut places
+            .shares
+            .entry(Arc::clone(&share.share))
+            .or_default()
+            .users;
         let own = queues.entry(Arc::clone(&share.user)).or_default();
         own.waiting.push_back(Ticket { number, start });
         places.start_waiting();
@@ -297,8 +303,7 @@ impl Places {
             next.map(|(name, _)| Arc::clone(name))
         };
         let shares = self.shares.iter().filter(|(_, share)| {
-            share.counts.waiting > 0
-                && share.counts.active < free.saturating_mul(SHARE_OF_FREE)
+            share.counts.waiting > 0 && share.counts.active < free.saturating_mul(SHARE_OF_FREE)
         });
         let mut shares: Vec<_> = shares.collect();
         shares.sort_by_key(|(_, share)| (share.counts.active, share.served));
@@ -335,7 +340,11 @@ impl Places {
             false => counts.active -= 1,
         });
         let is_idle = |counts: &Counts| counts.active == 0 && counts.waiting == 0;
-        if self.shares.get(&of.share).is_some_and(|share| is_idle(&share.counts)) {
+        if self
+            .shares
+            .get(&of.share)
+            .is_some_and(|share| is_idle(&share.counts))
+        {
             self.shares.remove(&of.share);
         }
         if self.users.get(&of.user).is_some_and(is_idle) {
@@ -396,7 +405,10 @@ mod tests {
 
     fn running(places: &mut [QueuePlace]) -> usize {
         // A received start is gone, so each is asked once.
-        places.iter_mut().filter_map(|place| runs(place).then_some(())).count()
+        places
+            .iter_mut()
+            .filter_map(|place| runs(place).then_some(()))
+            .count()
     }
 
     fn enter(queue: &Arc<TransferQueue>, of: &QueueShare, count: usize) -> Vec<QueuePlace> {
@@ -423,7 +435,12 @@ mod tests {
         let queue = queue(1);
         let mut first = queue.enter(&share("atlas", "ann")).expect("free");
         assert!(runs(&mut first));
-        let users = [("atlas", "ann"), ("atlas", "ben"), ("cms", "cary"), ("atlas", "ann")];
+        let users = [
+            ("atlas", "ann"),
+            ("atlas", "ben"),
+            ("cms", "cary"),
+            ("atlas", "ann"),
+        ];
         let mut waiting: Vec<(usize, QueuePlace)> = users
             .iter()
             .enumerate()
@@ -454,11 +471,11 @@ mod tests {
             wait_max: Duration::from_secs(1),
         });
         let _runs = queue.enter(&share("a", "ann")).expect("free");
-        let all_of = |of: &QueueShare| {
-            std::iter::from_fn(|| queue.enter(of).ok()).collect::<Vec<_>>()
-        };
-        let counts: Vec<Vec<QueuePlace>> =
-            ["ann", "ben", "cary", "dan", "eve"].map(|user| all_of(&share("a", user))).into();
+        let all_of =
+            |of: &QueueShare| std::iter::from_fn(|| queue.enter(of).ok()).collect::<Vec<_>>();
+        let counts: Vec<Vec<QueuePlace>> = ["ann", "ben", "cary", "dan", "eve"]
+            .map(|user| all_of(&share("a", user)))
+            .into();
         let counted: Vec<usize> = counts.iter().map(Vec::len).collect();
         assert_eq!(counted, [4, 2, 1, 1, 0]);
     }

@@ -80,7 +80,10 @@ impl RecordLog {
             return;
         };
         line.push('\n');
-        let sent = self.queue.as_ref().map(|queue| queue.try_send(Message::Line(line)));
+        let sent = self
+            .queue
+            .as_ref()
+            .map(|queue| queue.try_send(Message::Line(line)));
         if !matches!(sent, Some(Ok(()))) {
             self.lost.fetch_add(1, Relaxed);
         }
@@ -95,7 +98,10 @@ impl RecordLog {
     /// Waits for at most two seconds until all records so far are written; returns whether they are.
     pub fn flush(&self) -> bool {
         let (done, wait) = sync_channel(1);
-        let sent = self.queue.as_ref().map(|queue| queue.try_send(Message::Flush(done)));
+        let sent = self
+            .queue
+            .as_ref()
+            .map(|queue| queue.try_send(Message::Flush(done)));
         matches!(sent, Some(Ok(()))) && wait.recv_timeout(FLUSH_TIME).is_ok()
     }
 }
@@ -208,7 +214,10 @@ fn cut_torn_line(mut file: &File) -> io::Result<u64> {
     file.seek(SeekFrom::Start(from))?;
     let mut tail = Vec::new();
     file.take(LINE_BYTES_MAX).read_to_end(&mut tail)?;
-    let kept = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let kept = tail
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |at| at + 1);
     let end = from + kept as u64;
     if end < length {
         file.set_len(end)?;
@@ -247,7 +256,9 @@ mod tests {
 
     fn lines(config: &RecordConfig) -> Vec<String> {
         let files = numbered(&config.folder).expect("the folder");
-        let text = files.iter().map(|(_, path)| fs::read_to_string(path).expect("a file"));
+        let text = files
+            .iter()
+            .map(|(_, path)| fs::read_to_string(path).expect("a file"));
         text.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
             .collect()
     }
@@ -258,10 +269,14 @@ mod tests {
         let config = config(folder.path(), 10);
         let mut files = RotatedFiles::open(config.clone()).expect("a folder");
         for number in 0..12 {
-            files.append(&format!("{{\"n\":{number}}}\n")).expect("room");
+            files
+                .append(&format!("{{\"n\":{number}}}\n"))
+                .expect("room");
         }
         // Two lines of 8 or 9 bytes each fill a file.
-        let kept: Vec<String> = (6..12).map(|number| format!("{{\"n\":{number}}}")).collect();
+        let kept: Vec<String> = (6..12)
+            .map(|number| format!("{{\"n\":{number}}}"))
+            .collect();
         assert_eq!(lines(&config), kept);
     }
 

@@ -314,7 +314,10 @@ impl TransferRegistry {
         let mut copies = self.copies.lock();
         copies.entries.remove(&entry.id);
         let (protocol, direction) = description.kind();
-        *copies.ended.entry((protocol, direction, cause)).or_default() += 1;
+        *copies
+            .ended
+            .entry((protocol, direction, cause))
+            .or_default() += 1;
         *copies.bytes.entry(description.kind()).or_default() += moved;
         copies.waits.0 += 1;
         copies.waits.1 += waited;
@@ -359,7 +362,9 @@ impl TransferRegistry {
                 .as_ref()
                 .and_then(|progress| progress.first_byte())
                 .map(millis),
-            duration_ms: progress.as_ref().map_or(0, |progress| millis(progress.elapsed())),
+            duration_ms: progress
+                .as_ref()
+                .map_or(0, |progress| millis(progress.elapsed())),
             client_info: description.client_info.clone(),
             scitag: description.scitag,
             digests: digests.iter().map(Into::into).collect(),
@@ -586,7 +591,8 @@ mod tests {
         let (first, second) = (enter(), enter());
         let states = || {
             let list = registry.list().into_iter();
-            list.map(|copy| (copy.id, copy.state, copy.bytes)).collect::<Vec<_>>()
+            list.map(|copy| (copy.id, copy.state, copy.bytes))
+                .collect::<Vec<_>>()
         };
         use TransferState::{Active, Waiting};
         assert_eq!(states(), [(1, Waiting, 0), (2, Waiting, 0)]);
@@ -604,7 +610,10 @@ mod tests {
         let figures = registry.figures();
         let ended = |cause| figures.ended[&("http", Direction::Pull, cause)];
         assert_eq!((ended("success"), ended("cancelled")), (1, 1));
-        assert_eq!((figures.active, figures.waiting, figures.waits.0), (0, 0, 2));
+        assert_eq!(
+            (figures.active, figures.waiting, figures.waits.0),
+            (0, 0, 2)
+        );
         assert_eq!(figures.bytes[&("http", Direction::Pull)], 10);
     }
 

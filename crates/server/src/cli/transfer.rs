@@ -58,7 +58,15 @@ fn ask<C: AdminCommand>(shared: &CommonArgs, command: &C) -> Result<C::Reply, Co
 
 fn text(copies: &[TransferInfo]) -> String {
     let head = [
-        "ID", "STATE", "DIRECTION", "USER", "PATH", "REMOTE", "BYTES", "SIZE", "SINCE",
+        "ID",
+        "STATE",
+        "DIRECTION",
+        "USER",
+        "PATH",
+        "REMOTE",
+        "BYTES",
+        "SIZE",
+        "SINCE",
     ];
     let rows = copies.iter().map(|copy| {
         vec![

@@ -44,8 +44,8 @@ use dewar_s3::DoorConfig;
 use dewar_store::api::BucketRef;
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::{DigestLimits, ListingConfig, Store};
-use dewar_types::{BucketName, Error, ErrorKind};
 use dewar_transfer::TransferRegistry;
+use dewar_types::{BucketName, Error, ErrorKind};
 use dewar_webdav::{ThirdPartyCopies, WebDav, WebDavConfig};
 
 use disk_config::disk_config;
@@ -432,9 +432,11 @@ fn webdav_front(engine: &StoreEngine, addresses: &[SocketAddr]) -> Arc<WebDav> {
         Some(_) => "https",
         None => "http",
     };
-    let listen = config.webdav.listen.iter();
-    let listen = listen.filter(|address| !address.ip().is_unspecified() && address.port() != 0);
-    public_urls.extend(listen.map(|address| format!("{scheme}://{address}")));
+    let listen = config.webdav.listen.iter().map(|address| (scheme, address));
+    let plain = config.webdav.plain_listen.iter();
+    let listen = listen.chain(plain.map(|address| ("http", address)));
+    let named = listen.filter(|(_, address)| !address.ip().is_unspecified() && address.port() != 0);
+    public_urls.extend(named.map(|(scheme, address)| format!("{scheme}://{address}")));
     let webdav = WebDavConfig {
         recursive_delete: config.webdav.recursive_delete,
         propfind_infinity: config.webdav.propfind_infinity,
@@ -548,7 +550,8 @@ impl ServedStore for StoreEngine {
     }
 
     fn take_up(&self, config: &Config) {
-        self.transfers.set_limits(transfers::limits(&config.transfer));
+        self.transfers
+            .set_limits(transfers::limits(&config.transfer));
     }
 
     fn readiness(&self) -> Readiness {

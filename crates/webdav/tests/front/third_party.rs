@@ -55,11 +55,7 @@ impl Peer {
 }
 
 /// Answers one request and closes.
-async fn answer(
-    mut socket: TcpStream,
-    file: PeerFile,
-    heard: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
-) {
+async fn answer(mut socket: TcpStream, file: PeerFile, heard: Arc<Mutex<Vec<(String, Vec<u8>)>>>) {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -155,14 +151,23 @@ fn what_clients_must_read_is_a_status() {
             ("copy-header", "no colon"),
             ("digest", "adler32=1"),
         ] {
-            let request = dewar.owner("COPY", "/bucket/new").header("source", elsewhere);
+            let request = dewar
+                .owner("COPY", "/bucket/new")
+                .header("source", elsewhere);
             request.header(name, value).send().await.is(400);
         }
-        for url in ["ftp://h/x", "https://ann:secret@h/x", "https://h:0/x", "https://h/x#y"] {
+        for url in [
+            "ftp://h/x",
+            "https://ann:secret@h/x",
+            "https://h:0/x",
+            "https://h/x#y",
+        ] {
             pull(&dewar, "/bucket/new", url).send().await.is(400);
             push(&dewar, "/bucket/file", url).send().await.is(400);
         }
-        let anonymous = dewar.request("COPY", "/bucket/new").header("source", elsewhere);
+        let anonymous = dewar
+            .request("COPY", "/bucket/new")
+            .header("source", elsewhere);
         anonymous.send().await.is(401);
         let stranger = |method, path| {
             let request = dewar.request(method, path);
@@ -173,17 +178,25 @@ fn what_clients_must_read_is_a_status() {
         assert!(refused.text().contains("Permission denied"));
         let refused = stranger("COPY", "/bucket/file").header("destination", elsewhere);
         refused.send().await.is(403);
-        let absent = push(&dewar, "/bucket/absent", elsewhere).send().await.is(404);
+        let absent = push(&dewar, "/bucket/absent", elsewhere)
+            .send()
+            .await
+            .is(404);
         assert!(absent.text().contains("No such file or directory"));
         pull(&dewar, "/absent/new", elsewhere).send().await.is(404);
         push(&dewar, "/bucket", elsewhere).send().await.is(400);
-        let moved = dewar.owner("MOVE", "/bucket/file").header("destination", elsewhere);
+        let moved = dewar
+            .owner("MOVE", "/bucket/file")
+            .header("destination", elsewhere);
         moved.send().await.is(502);
         let registry = dewar.registry.as_ref().expect("copies");
         assert!(registry.list().is_empty());
         // A front without copies says so.
         let without = fixture().await;
-        pull(&without, "/bucket/new", elsewhere).send().await.is(501);
+        pull(&without, "/bucket/new", elsewhere)
+            .send()
+            .await
+            .is(501);
     });
 }
 
@@ -200,10 +213,15 @@ fn everything_else_is_a_last_line() {
         assert!(line.starts_with("failure: "), "{line}");
         let lockinfo = "<D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:exclusive/></D:lockscope>\
                         <D:locktype><D:write/></D:locktype></D:lockinfo>";
-        let lock = dewar.owner("LOCK", "/bucket/file").body(lockinfo.as_bytes());
+        let lock = dewar
+            .owner("LOCK", "/bucket/file")
+            .body(lockinfo.as_bytes());
         lock.send().await.is(200);
         let line = last_line(pull(&dewar, "/bucket/file", elsewhere).send().await);
-        assert!(line.contains("locked") && !line.contains("Permission"), "{line}");
+        assert!(
+            line.contains("locked") && !line.contains("Permission"),
+            "{line}"
+        );
         assert_eq!(&dewar.get("/bucket/file").await.is(200).body[..], b"x");
     });
 }
@@ -216,7 +234,10 @@ fn a_source_or_destination_of_this_service_is_local() {
         let here = "http://localhost:8080/bucket/file";
         pull(&dewar, "/bucket/a", here).send().await.is(201);
         pull(&dewar, "/bucket/a", here).send().await.is(204);
-        pull(&dewar, "/bucket/b", "/bucket/file").send().await.is(201);
+        pull(&dewar, "/bucket/b", "/bucket/file")
+            .send()
+            .await
+            .is(201);
         push(&dewar, "/bucket/file", "http://LOCALHOST:8080/bucket/c")
             .send()
             .await
@@ -225,7 +246,10 @@ fn a_source_or_destination_of_this_service_is_local() {
             let copy = dewar.get(&format!("/bucket/{name}")).await.is(200);
             assert_eq!(&copy.body[..], b"content");
         }
-        pull(&dewar, "/bucket/a", "/bucket/absent").send().await.is(404);
+        pull(&dewar, "/bucket/a", "/bucket/absent")
+            .send()
+            .await
+            .is(404);
     });
 }
 
@@ -284,7 +308,11 @@ fn a_push_sends_the_file() {
 fn nothing_connects_to_where_no_rule_leads() {
     talk_to_peers(async {
         let dewar = fixture_with_copies(limits()).await;
-        for url in ["http://127.0.0.2:9999/x", "http://127.0.0.1:22/x", "http://[::1]:9999/x"] {
+        for url in [
+            "http://127.0.0.2:9999/x",
+            "http://127.0.0.1:22/x",
+            "http://[::1]:9999/x",
+        ] {
             let line = last_line(pull(&dewar, "/bucket/new", url).send().await);
             assert!(line.starts_with("failure: Permission denied"), "{line}");
         }
@@ -351,7 +379,10 @@ fn copies_beyond_the_limit_wait_and_then_fail_as_a_passing_error() {
         assert_eq!(head.status, 202);
         let all = body.collect().await.expect("no error").to_bytes();
         let text = String::from_utf8_lossy(&all);
-        assert!(text.ends_with("failure: The copy was cancelled\n"), "{text}");
+        assert!(
+            text.ends_with("failure: The copy was cancelled\n"),
+            "{text}"
+        );
     });
 }
 

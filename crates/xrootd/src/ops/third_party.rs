@@ -180,7 +180,10 @@ pub(super) async fn copy(
     let claimed = context.session.claimed();
     let origin = format!("{}@{}", claimed.name, host(context).await);
     let token = fetch.key.is_none().then(|| token(context)).flatten();
-    let path = fetch.path.split_once('?').map_or(&*fetch.path, |(path, _)| path);
+    let path = fetch
+        .path
+        .split_once('?')
+        .map_or(&*fetch.path, |(path, _)| path);
     let description = TransferDescription {
         local_path: writer.path.clone(),
         remote_host: fetch.place.to_string(),

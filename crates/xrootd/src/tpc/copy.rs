@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use dewar_checksum::{Algorithm, Digest, adler32, adler32_combine};
 use dewar_store::file::ChecksummedBytes;
-use dewar_transfer::{Pace, PaceMonitor};
 use dewar_transfer::{
     DigestOrigin, DigestVerdict, FailureCause, QueueShare, Transfer, TransferDescription,
     TransferFailure, TransferOutcome, TransferProgress,
 };
+use dewar_transfer::{Pace, PaceMonitor};
 use dewar_xrootd_client::{BearerToken, Client, Error, File, Identity, Options};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::options::open as bits;
@@ -432,11 +432,7 @@ impl Job {
     }
 
     /// Compares what came with what the source says, where it says anything.
-    async fn compare(
-        &self,
-        file: &File,
-        came: u32,
-    ) -> Result<Option<DigestVerdict>, CopyFailure> {
+    async fn compare(&self, file: &File, came: u32) -> Result<Option<DigestVerdict>, CopyFailure> {
         // A redirection may have led to another path, at a server that must not see this one's token.
         let path = match file.path().starts_with(&self.fetch.path) {
             true => &self.fetch.path,

@@ -121,8 +121,12 @@ mod tests {
 
     #[test]
     fn a_marker_has_one_space_after_each_colon_of_a_name() {
-        let remotes = ["192.0.2.1:443", "[2001:db8::1]:443", "[::ffff:192.0.2.2]:1094"]
-            .map(|address| address.parse().expect("an address"));
+        let remotes = [
+            "192.0.2.1:443",
+            "[2001:db8::1]:443",
+            "[::ffff:192.0.2.2]:1094",
+        ]
+        .map(|address| address.parse().expect("an address"));
         let text = marker(Timestamp::from_secs(1_700_000_000), 12, &remotes);
         assert_eq!(
             text,

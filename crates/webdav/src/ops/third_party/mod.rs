@@ -84,9 +84,12 @@ pub(super) async fn push(
         Err(error) => return refuse(error.into()),
     };
     let archive = &reader.info.attributes.archive_metadata;
-    let archive = archive.as_ref().filter(|_| !copy.headers.contains(ARCHIVE_METADATA));
+    let archive = archive
+        .as_ref()
+        .filter(|_| !copy.headers.contains(ARCHIVE_METADATA));
     if let Some(text) = archive.map(|text| value_of(text)) {
-        copy.headers.add(HeaderName::from_static(ARCHIVE_METADATA), text)?;
+        copy.headers
+            .add(HeaderName::from_static(ARCHIVE_METADATA), text)?;
     }
     let transfer = match enter(copies, context, &copy, Direction::Push) {
         Ok(transfer) => transfer,
@@ -151,7 +154,10 @@ async fn may_pull(
     };
     let caller = &context.caller;
     front.store.authorize_write(caller, &request).await?;
-    let named = options.expected.iter().map(dewar_checksum::Digest::algorithm);
+    let named = options
+        .expected
+        .iter()
+        .map(dewar_checksum::Digest::algorithm);
     Ok(LocalTarget::new(front, context, request, named))
 }
 
@@ -174,7 +180,10 @@ fn refuse(refusal: DavError) -> Result<Answer> {
         Some(kind) => FailureCause::of_store(kind),
         None => FailureCause::LocalStorage,
     };
-    Ok(answer::failed(&TransferFailure::new(cause, refusal.message())))
+    Ok(answer::failed(&TransferFailure::new(
+        cause,
+        refusal.message(),
+    )))
 }
 
 /// Takes a copy into the registry.
@@ -207,7 +216,13 @@ fn log_end(
     match result {
         Ok(done) => {
             let bytes = done.bytes;
-            tracing::debug!(direction, path, remote, bytes, "a third-party copy is complete");
+            tracing::debug!(
+                direction,
+                path,
+                remote,
+                bytes,
+                "a third-party copy is complete"
+            );
         }
         Err(failure) => {
             let why = failure.text();

@@ -65,7 +65,10 @@ impl LocalTarget {
         let mut writer = store.write(&self.context.caller, request).await?;
         if let Some(size) = source.size {
             let free = store.usable_space().free;
-            let fits = self.view.as_ref().is_none_or(|view| view.reserve(size, free));
+            let fits = self
+                .view
+                .as_ref()
+                .is_none_or(|view| view.reserve(size, free));
             if !fits {
                 let message = format!("{size} bytes do not fit beside what other copies write");
                 return Err(Error::new(ErrorKind::NoSpace, message));
