@@ -435,9 +435,11 @@ fn webdav_front(engine: &StoreEngine, addresses: &[SocketAddr]) -> Arc<WebDav> {
         Some(_) => "https",
         None => "http",
     };
-    let listen = config.webdav.listen.iter();
-    let listen = listen.filter(|address| !address.ip().is_unspecified() && address.port() != 0);
-    public_urls.extend(listen.map(|address| format!("{scheme}://{address}")));
+    let listen = config.webdav.listen.iter().map(|address| (scheme, address));
+    let plain = config.webdav.plain_listen.iter();
+    let listen = listen.chain(plain.map(|address| ("http", address)));
+    let named = listen.filter(|(_, address)| !address.ip().is_unspecified() && address.port() != 0);
+    public_urls.extend(named.map(|(scheme, address)| format!("{scheme}://{address}")));
     let webdav = WebDavConfig {
         recursive_delete: config.webdav.recursive_delete,
         propfind_infinity: config.webdav.propfind_infinity,
