@@ -203,10 +203,8 @@ impl Store {
             Some((tenant, name)) => (Some(TenantName::new(tenant)?), name),
             None => (None, name),
         };
-        let tenant = match tenant.or_else(|| caller.user().map(|user| user.tenant.clone())) {
-            Some(tenant) => tenant,
-            None => TenantName::default(),
-        };
+        let own = || caller.user().map(|user| user.tenant.clone());
+        let tenant: TenantName = tenant.or_else(own).unwrap_or_default();
         let found = inner.tree.catalog().tenant(&tenant).await?;
         let tenant = found.ok_or_else(|| no_space(name))?;
         let space = inner.tree.space_called(tenant.id, name);

@@ -142,7 +142,7 @@ mod tests {
         let of = |value: &str| {
             let request = http::Request::builder().header("destination", value);
             let head = request.body(()).expect("a request").into_parts().0;
-            Destination::of(&head, &own)
+            Destination::parse(header_once(&head, "destination")?.unwrap_or_default(), &own)
         };
         let local = |path: &str| Destination::Local(ResourcePath::parse(path).expect(path));
         for here in [
