@@ -55,6 +55,7 @@ use crate::issuers::WebKeys;
 use crate::listener::{BoxError, Fronts, ListenerSpec};
 use crate::metrics::{Metrics, Readiness};
 use crate::serve::{s3_listener, webdav_listener, xrootd_listener};
+use crate::trust_store::TrustStore;
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
@@ -78,6 +79,8 @@ pub struct StoreEngine {
     audit: Arc<AuditLog>,
     /// Third-party copies that are under way.
     copies: Arc<AtomicU64>,
+    /// The certificate authorities that it trusts as a client.
+    trusted: Arc<TrustStore>,
     /// Keeps the keys of issuers fresh while it serves.
     keeper: Option<tokio::task::JoinHandle<()>>,
 }
@@ -267,7 +270,8 @@ impl OpenEngine for OpenStore {
             engine.store().clone(),
             roster,
         );
-        let web_keys = Arc::new(WebKeys::default());
+        let trusted = Arc::new(TrustStore::new(config.server.authority_folder.clone()));
+        let web_keys = Arc::new(WebKeys::new(Arc::clone(&trusted)));
         let keeper = (purpose.serves()).then(|| {
             let (store, fetcher) = (engine.store().clone(), Arc::clone(&web_keys));
             let unknown_every = config.testing.unknown_key_interval;
@@ -288,6 +292,7 @@ impl OpenEngine for OpenStore {
             web_keys,
             audit,
             copies: Arc::default(),
+            trusted,
             keeper,
         })
     }
@@ -496,6 +501,7 @@ impl ServedStore for StoreEngine {
                     engine.engine.store().clone(),
                     engine.env.clone(),
                     &engine.config.xrootd,
+                    &engine.trusted,
                     context,
                     Arc::clone(&engine.copies),
                 ))

@@ -43,6 +43,7 @@ pub(super) fn front(
     store: Store,
     env: Env,
     config: &Xrootd,
+    trusted: &Arc<TrustStore>,
     context: FrontContext,
     copies: Arc<AtomicU64>,
 ) -> Arc<dyn SocketFront> {
@@ -72,7 +73,7 @@ pub(super) fn front(
                 rate_min: config.tpc_rate_min.0,
                 over: config.tpc_rate_time,
             },
-            trust: Some(Arc::new(System(TrustStore::default()))),
+            trust: Some(Arc::new(System(Arc::clone(trusted)))),
             listeners: context.addresses,
         },
         redirect: Redirect {
@@ -252,8 +253,8 @@ impl TlsUpgrade for Upgrade {
     }
 }
 
-/// Believes whom the system believes.
-struct System(TrustStore);
+/// Believes whom the system believes, and the authorities of the configured folder.
+struct System(Arc<TrustStore>);
 
 impl Trust for System {
     fn client(&self) -> BoxFuture<'_, Option<Arc<TlsConfig>>> {
