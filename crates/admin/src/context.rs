@@ -1,7 +1,6 @@
 //! The parts of a server that commands of administrators work on.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +11,7 @@ use dewar_env::worker::WorkerRegistry;
 use dewar_iam::FetchKeys;
 use dewar_journal::Journal;
 use dewar_store::Store;
+use dewar_transfer::TransferRegistry;
 
 use crate::backup_admin::BackupAdmin;
 use crate::command::{AdminCommand, AdminRequest};
@@ -63,8 +63,8 @@ pub struct AdminContext {
     pub zone: u16,
     /// The region for which S3 clients sign.
     pub region: String,
-    /// The number of third-party copies that are under way.
-    pub copies: Arc<AtomicU64>,
+    /// Third-party copies.
+    pub transfers: Arc<TransferRegistry>,
     /// The doors of the server.
     pub doors: Doors,
     /// The store.

@@ -35,6 +35,7 @@ pub mod secret_text;
 pub mod share;
 pub mod status;
 mod time_text;
+pub mod transfers;
 pub mod upkeep;
 mod upkeep_admin;
 pub mod usage;
@@ -66,6 +67,7 @@ pub const COMMANDS: &[&[CommandEntry]] = &[
     quota::COMMANDS,
     share::COMMANDS,
     status::COMMANDS,
+    transfers::COMMANDS,
     upkeep::COMMANDS,
     usage::COMMANDS,
     workers::COMMANDS,

@@ -1,7 +1,6 @@
 //! How a server fares.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use dewar_env::worker::WorkerState;
 use dewar_journal::JournalState;
@@ -48,7 +47,7 @@ pub struct Status {
     /// The problems of services that doors depend on.
     #[serde(default)]
     pub troubles: Vec<HealthIssue>,
-    /// Third-party copies to this server that are under way.
+    /// Third-party copies from and to other servers that are under way.
     pub copies: u64,
     /// Uploads in parts that are not completed yet.
     #[serde(default)]
@@ -197,7 +196,7 @@ impl AdminCommand for StatusRequest {
             repair,
             doors: admin.doors.list.clone(),
             troubles: troubles(admin),
-            copies: admin.copies.load(Relaxed),
+            copies: u64::try_from(admin.transfers.figures().active).unwrap_or(u64::MAX),
             uploads: open_uploads(&admin.store, admin.env.clock.now()).await?,
         })
     }

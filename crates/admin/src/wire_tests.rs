@@ -508,6 +508,22 @@ const SAMPLES: &[Sample] = &[
         r#"{"usage":{"items":[{"name":"main","bytes":1,"blobs":2,"stored_bytes":3}],"next":null}}"#,
     ),
     reads(
+        r#"{"transfer":{"list":{}}}"#,
+        "admin:transfer-list",
+        "",
+        concat!(
+            r#"{"transfers":[{"id":7,"state":"active","protocol":"http","direction":"pull","user":"ann@idp","#,
+            r#""issuer":"idp","client":"192.0.2.1","path":"/atlas/f","remote_host":"se:443","#,
+            r#""remote_path":"/f","bytes":1,"size":2,"since":"2026-01-01T00:00:00Z","job_id":"j"}]}"#
+        ),
+    ),
+    changes(
+        r#"{"transfer":{"cancel":{"id":7}}}"#,
+        "admin:transfer-cancel",
+        "7",
+        r#""done""#,
+    ),
+    reads(
         r#"{"worker":{"list":{}}}"#,
         "admin:worker-list",
         "",

@@ -17,7 +17,7 @@ pub mod worker;
 use std::sync::Arc;
 
 pub use clock::{Clock, RealClock};
-pub use disk::real::{RealDisk, RealDiskConfig};
+pub use disk::real::{IoClass, RealDisk, RealDiskConfig};
 pub use disk::{
     Access, CreateOptions, DirEntry, Disk, DiskError, DiskErrorKind, DiskFile, DiskState, Space,
 };

@@ -37,6 +37,11 @@ impl FuzzTarget {
 
 /// All of them, by name.
 pub(crate) const TARGETS: &[FuzzTarget] = &[
+    target(
+        "answer_head",
+        dewar_transfer::fuzz_answer_head,
+        &[ANSWER_HEAD],
+    ),
     target("authdb", dewar_auth::fuzz_authdb, AUTHDBS),
     target(
         "authorization",
@@ -64,6 +69,11 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     ),
     target("epoch", dewar_journal::fuzz_epoch, &[])
         .files(&["journal/testdata/journal-v1/disk0/journal/epoch"]),
+    target(
+        "failure_text",
+        dewar_transfer::fuzz_failure_text,
+        &[b"\x05https://h/x?authz=Bearer%20t File exists: Bearer eyJh\r\nx"],
+    ),
     target("footer", dewar_kv::index::sorted_runs::fuzz_footer, &[])
         .files(&["kv/testdata/runs-v1/index/703b18d3d0873369.run"]),
     target("iam_policy", dewar_auth::fuzz_iam_policy, IAM_POLICIES),
@@ -123,6 +133,11 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
         XROOTD_REQUESTS,
     ),
 ];
+
+const ANSWER_HEAD: &[u8] =
+    b"etag:\"d41d8cd98f00b204e9800998ecf8427e\"\ndigest:adler32=1,md5=1B2M2Y8AsgTpgAmY7PhCfg==\n\
+    repr-digest:adler=:AAAAAQ==:\ncontent-range:bytes 0-9/10\nlocation:../x?y\nretry-after:7\n\
+    x-amz-checksum-crc32:AAAAAA==\ncontent-length:10\ntransfer-encoding:chunked";
 
 const SSS: &[&[u8]] = &[
     b"0 u:ann g:users n:service N:7 c:1700000000 e:0 k:0123456789abcdef\n",

@@ -134,6 +134,41 @@ pub fn declared_digests(headers: &HeaderMap) -> Result<Vec<Digest>> {
     Ok(digests)
 }
 
+/// The digests of the whole content that an answer of another server names in `Digest` and `Repr-Digest`. What
+/// is unknown or malformed is ignored: some servers leave the zeros before a CRC out, which is understood.
+#[must_use]
+pub fn answered_digests(headers: &HeaderMap) -> Vec<Digest> {
+    let parts = |name| {
+        let values = headers.get_all(name).iter();
+        let texts = values.filter_map(|value| value.to_str().ok());
+        texts.flat_map(|text| text.split(','))
+    };
+    let old = parts("digest").filter_map(|part| {
+        let (name, value) = part.split_once('=')?;
+        let algorithm = Algorithm::from_rfc3230_name(name.trim())?;
+        let value = value.trim();
+        digest_of(algorithm, value).or_else(|| {
+            let width = 2 * algorithm.digest_len();
+            let short = is_hex(algorithm) && !value.is_empty();
+            let padded = short.then(|| format!("{value:0>width$}"))?;
+            Digest::from_hex(algorithm, &padded).ok()
+        })
+    });
+    let new = parts("repr-digest").filter_map(|part| {
+        let (name, value) = part.split_once('=')?;
+        let algorithm = Algorithm::from_rfc9530_name(name.trim())?;
+        let value = value.trim().strip_prefix(':')?.strip_suffix(':')?;
+        Digest::from_base64(algorithm, value).ok()
+    });
+    let mut digests: Vec<Digest> = Vec::new();
+    for digest in old.chain(new) {
+        if !digests.contains(&digest) {
+            digests.push(digest);
+        }
+    }
+    digests
+}
+
 fn list<'a>(headers: &'a HeaderMap, name: &str) -> Result<impl Iterator<Item = &'a str>> {
     Ok(header(headers, name)?.unwrap_or_default().split(','))
 }
@@ -204,6 +239,35 @@ mod tests {
                 declared_digests(&headers(&[(name, value)])).is_err(),
                 "{name}"
             );
+        }
+    }
+
+    #[test]
+    fn what_other_servers_answer_is_taken_as_far_as_it_is_understood() {
+        let adler = Digest::new(Algorithm::Adler32, &[0, 1, 2, 3]).expect("four bytes");
+        for (name, value) in [
+            ("digest", "adler32=00010203"),
+            ("digest", "ADLER32=10203"),
+            ("digest", "unixcksum=1,adler32=00010203,md5=zzz"),
+            ("repr-digest", "adler=:AAECAw==:"),
+            ("repr-digest", "sha-256=:zz:, adler32=:AAECAw==:"),
+        ] {
+            let found = answered_digests(&headers(&[(name, value)]));
+            assert_eq!(found, [adler], "{value}");
+        }
+        let both = [
+            ("digest", "adler32=10203"),
+            ("repr-digest", "adler=:AAECAw==:"),
+        ];
+        assert_eq!(answered_digests(&headers(&both)), [adler]);
+        for (name, value) in [
+            ("digest", "adler32="),
+            ("digest", "adler32=000102030"),
+            ("digest", "adler32=x"),
+            ("digest", "md5=00"),
+            ("repr-digest", "adler=00010203"),
+        ] {
+            assert!(answered_digests(&headers(&[(name, value)])).is_empty());
         }
     }
 }

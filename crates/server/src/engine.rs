@@ -67,6 +67,9 @@ pub trait ServedStore: Sized + Send + Sync + 'static {
     /// The admin API of this engine. It reports `doors`.
     fn admin(&self, doors: Doors) -> Arc<dyn AdminApi>;
 
+    /// Takes up the live keys of a configuration that was reloaded.
+    fn take_up(&self, _config: &Config) {}
+
     /// Whether requests can be served now. Must not block.
     fn readiness(&self) -> Readiness;
 

@@ -12,7 +12,7 @@ use dewar_kv::InlineData;
 use dewar_namespace::{DataChanges, VersionAttributes};
 use dewar_types::{BlobId, Error, ErrorKind, Layout, PoolId, Result, VersionId};
 
-use crate::api::ExpectedContent;
+use crate::api::{DigestMismatch, ExpectedContent};
 use crate::encryption::{DataKey, Sealer};
 use crate::{Inner, SharedStore};
 use dewar_disks::salvage_header::{PartOf, SalvageOrigin};
@@ -222,9 +222,8 @@ impl ContentLog {
         let digests = self.digests.finish().await;
         for expected in &expect.digests {
             if digests.verify(expected) != Some(true) {
-                let name = expected.algorithm();
-                let message = format!("{}: the {name:?} of what came is another", self.origin.path);
-                return Err(Error::new(ErrorKind::ChecksumMismatch, message));
+                let path = &self.origin.path;
+                return Err(DigestMismatch::error(expected, &digests, path));
             }
         }
         let (encryption, etag) = match salt {

@@ -36,6 +36,19 @@ pub(crate) enum Depth {
 }
 
 impl RequestContext {
+    /// The same without the body, for work that outlives the head of the answer.
+    pub(crate) fn without_body(&self) -> Self {
+        Self {
+            caller: self.caller.clone(),
+            head: Arc::clone(&self.head),
+            path: self.path.clone(),
+            origin: self.origin,
+            body: None,
+            documents: Arc::clone(&self.documents),
+            reservation: None,
+        }
+    }
+
     pub(crate) fn headers(&self) -> &HeaderMap {
         &self.head.headers
     }

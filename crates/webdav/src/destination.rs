@@ -1,4 +1,5 @@
-//! The `Destination` of a COPY or MOVE: a path of this service, or another service.
+//! The `Destination` of a COPY or MOVE, and the `Source` of a COPY: a path of this service, or another
+//! service.
 
 use http::request::Parts;
 use http::{StatusCode, Uri};
@@ -15,23 +16,70 @@ pub(crate) enum Destination {
     Remote,
 }
 
-impl Destination {
-    /// Reads the header. It is local if it has no host, or if scheme, host and port are those of one of
-    /// `own` addresses. Clients always send an absolute one.
+/// The other end of a COPY, beside the path of the request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum CopyEnds<'h> {
+    /// To a path of this service.
+    To(ResourcePath),
+    /// From a path of this service.
+    From(ResourcePath),
+    /// To another service.
+    ToRemote(&'h str),
+    /// From another service.
+    FromRemote(&'h str),
+}
+
+impl<'h> CopyEnds<'h> {
+    /// Reads `Source` or `Destination`.
     ///
     /// # Errors
-    /// 400 for a missing or malformed header.
-    pub(crate) fn of(head: &Parts, own: &[String]) -> Result<Self> {
-        let refused = |words: &'static str| DavError::new(StatusCode::BAD_REQUEST, words);
-        let mut values = head.headers.get_all("destination").iter();
-        let value = values.next();
-        let value = value.ok_or_else(|| refused("The header Destination is missing."))?;
-        let text = value.to_str().ok().filter(|_| values.next().is_none());
-        let text = text.ok_or_else(|| refused("The header Destination is not valid."))?;
-        Self::parse(text, own)
+    /// 400 for both, neither, or a malformed one.
+    pub(crate) fn of(head: &'h Parts, own: &[String]) -> Result<Self> {
+        let source = header_once(head, "source")?;
+        let target = header_once(head, "destination")?;
+        match (source, target) {
+            (Some(text), None) => Ok(match Destination::parse(text, own)? {
+                Destination::Local(path) => Self::From(path),
+                Destination::Remote => Self::FromRemote(text),
+            }),
+            (None, Some(text)) => Ok(match Destination::parse(text, own)? {
+                Destination::Local(path) => Self::To(path),
+                Destination::Remote => Self::ToRemote(text),
+            }),
+            (None, None) => Err(destination_missing()),
+            (Some(_), Some(_)) => {
+                let words = "A COPY has either the header Source or the header Destination.";
+                Err(DavError::new(StatusCode::BAD_REQUEST, words))
+            }
+        }
     }
+}
 
-    /// Reads a URL or a path.
+/// The refusal of a COPY or MOVE without its other end.
+pub(crate) fn destination_missing() -> DavError {
+    let words = "The header Destination is missing.";
+    DavError::new(StatusCode::BAD_REQUEST, words)
+}
+
+/// A header with a URL.
+///
+/// # Errors
+/// 400 for one that is there twice or not ASCII.
+pub(crate) fn header_once<'h>(head: &'h Parts, name: &'static str) -> Result<Option<&'h str>> {
+    let mut values = head.headers.get_all(name).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    let text = value.to_str().ok().filter(|_| values.next().is_none());
+    text.map(Some).ok_or_else(|| {
+        let words = format!("The header {name} is not valid.");
+        DavError::new(StatusCode::BAD_REQUEST, words)
+    })
+}
+
+impl Destination {
+    /// Reads a URL or a path. It is local if it has no host, or if scheme, host and port are those of one
+    /// of `own` addresses. Clients always send an absolute one.
     ///
     /// # Errors
     /// 400 for a malformed one.

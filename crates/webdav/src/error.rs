@@ -73,6 +73,20 @@ impl DavError {
         self.0.source.as_ref().map(Error::kind)
     }
 
+    /// The words for the client.
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The error of the store behind it.
+    ///
+    /// # Errors
+    /// The words for the client, if there is none.
+    pub(crate) fn into_cause(self) -> std::result::Result<Error, String> {
+        let inner = *self.0;
+        inner.source.ok_or_else(|| inner.message.into_owned())
+    }
+
     /// The error of the store behind it, to be logged if it is a defect.
     pub(crate) fn cause(&self) -> Option<&Error> {
         self.0.source.as_ref()

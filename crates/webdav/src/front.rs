@@ -27,6 +27,7 @@ use crate::error::{DavError, Result};
 use crate::facts::WireFacts;
 use crate::ops::{self, DavMethod};
 use crate::resource_path::ResourcePath;
+use crate::third_party::ThirdPartyCopies;
 
 /// How the front is set up.
 #[derive(Clone, Debug)]
@@ -58,6 +59,7 @@ pub struct WebDav {
     pub(crate) env: Env,
     pub(crate) config: WebDavConfig,
     pub(crate) logins: LoginLimiter,
+    pub(crate) copies: Option<ThirdPartyCopies>,
     documents: Arc<DocumentBudget>,
 }
 
@@ -70,7 +72,17 @@ impl WebDav {
             env,
             config,
             logins: LoginLimiter::default(),
+            copies: None,
             documents: Arc::default(),
+        }
+    }
+
+    /// The same front with copies from and to other servers.
+    #[must_use]
+    pub fn with_copies(self, copies: ThirdPartyCopies) -> Self {
+        Self {
+            copies: Some(copies),
+            ..self
         }
     }
 

@@ -14,8 +14,10 @@ mod if_header;
 pub mod limits;
 mod ops;
 mod resource_path;
+mod third_party;
 pub mod xml;
 
 pub use front::{WebDav, WebDavConfig};
 pub use if_header::fuzz_if;
 pub use resource_path::fuzz_path;
+pub use third_party::ThirdPartyCopies;

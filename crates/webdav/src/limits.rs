@@ -30,6 +30,9 @@ pub const RANGES_MAX: usize = 4096;
 /// Longest media type in the head of each of several ranges. A longer one is not sent there.
 pub const PART_TYPE_BYTES_MAX: usize = 128;
 
+/// Longest media type of a source of a third-party copy that is kept. A longer one is not.
+pub const MEDIA_TYPE_BYTES_MAX: usize = 256;
+
 /// Names of a directory that are read at once.
 pub const LIST_PAGE: usize = 500;
 

@@ -39,6 +39,7 @@ mod tpc;
 
 pub use callers::{Callers, Peer, Proof};
 pub use connection::{TlsStream, TlsUpgrade};
+pub use dewar_transfer::{AllowList, AllowRule, Pace, Trust};
 pub use dewar_xrootd_client::TlsConfig;
 pub use dewar_xrootd_proto::RequestCode;
 pub use door::{Door, DoorConfig, DoorLimits, RequestCounters};
@@ -46,4 +47,4 @@ pub use measure::{CopyEnd, Meter, NoMeter, RequestOutcome};
 pub use path::Translation;
 pub use redirect::{Redirect, RedirectMode, RedirectTarget};
 pub use sss::{KeyUser, KeytabError, SssKey, fuzz_sss, parse_keytab};
-pub use tpc::{AllowList, AllowRule, Pace, TpcConfig, Trust};
+pub use tpc::TpcConfig;

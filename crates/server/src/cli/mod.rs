@@ -28,6 +28,7 @@ mod run;
 mod server_target;
 mod share;
 mod status;
+mod transfer;
 mod upkeep;
 mod uploads;
 mod usage;
@@ -56,6 +57,7 @@ pub use key_file::KeyFileCommand;
 pub use quota::QuotaCommand;
 pub use server_target::ServerTarget;
 pub use share::{LoginShare, ShareArgs};
+pub use transfer::TransferCommand;
 pub use upkeep::{FsckArgs, ScrubArgs};
 pub use usage::UsageArgs;
 pub use worker::WorkerCommand;
@@ -118,6 +120,9 @@ pub enum Command {
     /// List, pause or resume the background work of a running server
     #[command(subcommand)]
     Worker(WorkerCommand),
+    /// List or cancel the third-party copies of a running server
+    #[command(subcommand)]
+    Transfer(TransferCommand),
     /// Back up the catalog: the names, owners and locations of all objects
     Backup(BackupArgs),
     /// Restore a lost catalog from a backup; no server may run
@@ -198,6 +203,7 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Bucket(command) => buckets::bucket(command, opener),
         Command::Usage(args) => usage::usage(args, opener),
         Command::Worker(command) => worker::worker(command),
+        Command::Transfer(command) => transfer::transfer(command),
         Command::Quota(command) => quota::quota(command, opener),
         Command::Share(args) => share::share(*args, opener),
         Command::Audit(args) => audit::audit(&args),

@@ -49,6 +49,8 @@ fn the_commands_of_the_manual_parse() {
         "bucket create atlas --owner alice --versioning",
         "bucket remove atlas --dir d",
         "usage --json",
+        "transfer list --json",
+        "transfer cancel 7 --dir d",
         "worker list --json",
         "worker pause repair",
         "worker resume repair --dir d",

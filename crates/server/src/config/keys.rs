@@ -65,6 +65,16 @@ fn is_tpc_source(text: &str) -> bool {
     dewar_xrootd::AllowRule::parse(text).is_some()
 }
 
+fn is_port(text: &str) -> bool {
+    text.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+fn is_trusted_host(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+    let bare = text.strip_prefix("*.").unwrap_or(text);
+    (1..=253).contains(&bare.len()) && bare.bytes().all(plain)
+}
+
 fn is_network(text: &str) -> bool {
     dewar_auth::Network::parse(text).is_some()
 }
@@ -570,6 +580,65 @@ sections! {
         buffers: ByteSize = "256MiB" { range: Range::Between("16MiB", "64GiB") };
     }
 
+    /// Third-party copies: this server fetches a file from another server, or sends one to it, when a
+    /// client asks for it. The queue and the records are also for copies over `root://`.
+    [transfer] Transfer {
+        /// Most copies that run at the same time. Further ones wait. A user alone gets half of them, and
+        /// a collaboration alone three quarters, so that others find a place at once.
+        active_max: u32 = "200" {
+            range: Range::Between("1", "100000"), unit: "copies", reload: Reload::Live,
+        };
+        /// Most copies that wait at the same time. A user may have as many as are free for others.
+        /// Further ones fail at once, and FTS tries them again.
+        waiting_max: u32 = "4000" {
+            range: Range::Between("1", "1000000"), unit: "copies", reload: Reload::Live,
+        };
+        /// Longest wait of a copy. After it the copy fails, and FTS tries it again.
+        wait_max: Duration = "5m" { range: Range::Between("1s", "1h"), reload: Reload::Live };
+        /// Time until the other server sends the first byte of an answer.
+        first_byte_time: Duration = "2m" { range: Range::Between("1s", "1h") };
+        /// Time without a byte of progress after which an attempt fails.
+        stall_time: Duration = "1m" { range: Range::Between("1s", "1h") };
+        /// Lowest average rate of the other server in bytes per second, over `rate_time`. A slower copy
+        /// fails. 0B: no lower limit.
+        rate_min: ByteSize = "64KiB" { range: Range::Between("0B", "1GiB") };
+        /// Time over which the average rate is measured, again and again during a copy.
+        rate_time: Duration = "5m" { range: Range::Between("1s", "1h") };
+        /// Further attempts of a copy after the first failed for a passing reason. An attempt goes on
+        /// where the last one ended if the source shows that its file is the same.
+        retries: u32 = "3" { range: Range::Between("0", "20"), unit: "attempts" };
+        /// Most connections of one copy from another server.
+        streams_max: u32 = "4" { range: Range::Between("1", "64"), unit: "connections" };
+        /// Hosts to which copies may connect beside those of the public network: hosts, `*.domain`,
+        /// addresses, networks as `10.0.0.0/8`, or `*`. With `:port` an entry allows that port only,
+        /// otherwise all from 1024 on. `*` and `*.domain` include only addresses of the public network.
+        /// List others by their address, their network or the full name of the host. Addresses and
+        /// ports on which this server listens are never allowed.
+        allow: Vec<String> = "" {
+            range: Range::Rule("a host, a network, *.domain or *, with or without a port", is_tpc_source),
+        };
+        /// Whether copies may connect to hosts of the public network that `allow` does not name.
+        public: bool = "true";
+        /// Ports of such hosts.
+        ports: Vec<String> = "443, 1094, 2880, 8443" {
+            range: Range::Rule("a port from 1 to 65535", is_port),
+        };
+        /// Hosts that get the headers of the client for the other server, such as its token, also after
+        /// a redirect from another host: hosts, or `*.domain`.
+        redirect_trust: Vec<String> = "" {
+            range: Range::Rule("a host or *.domain", is_trusted_host),
+        };
+        /// Collectors of SciTags fireflies, beside the other server.
+        scitag_collectors: Vec<SocketAddr> = "";
+        /// Folder with a record of each copy that ended, one JSON object per line, mode 0700. Empty:
+        /// `transfers` in the state_dir.
+        record_folder: Option<PathBuf> = "";
+        /// Size at which the server begins a new file of records.
+        record_file_size: ByteSize = "64MiB" { range: Range::Between("64KiB", "16GiB") };
+        /// Most files of records. The oldest are removed. 0 keeps all.
+        record_files_max: u32 = "64" { unit: "files" };
+    }
+
     /// Prometheus metrics at `/metrics`, liveness at `/live` and readiness at `/ready`.
     [metrics] Metrics {
         /// Addresses to listen on. There is no login: use a loopback address, or a proxy that asks
@@ -609,6 +678,13 @@ impl Config {
     #[must_use]
     pub fn audit_folder(&self) -> PathBuf {
         self.beside_state(self.audit.folder.as_deref(), "audit")
+    }
+
+    /// The folder with the records of third-party copies: as configured, else `transfers` in the state
+    /// folder.
+    #[must_use]
+    pub fn transfer_record_folder(&self) -> PathBuf {
+        self.beside_state(self.transfer.record_folder.as_deref(), "transfers")
     }
 
     /// The networks of [`Server::shared_addresses`].

@@ -15,7 +15,7 @@ mod value;
 
 pub use keys::{
     Accounts, Audit, Config, FurtherPool, Log, Metrics, Pool, S3, SECTIONS, Security, Server,
-    Webdav, Xrootd, all, find,
+    Transfer, Webdav, Xrootd, all, find,
 };
 pub use load::{ConfigError, Problem, ValueOrigin};
 pub use table::{Key, Range, Reload, Section};

@@ -325,6 +325,10 @@ fn config_text([s3, metrics, xrootd, webdav, webdav_tls]: [u16; 5]) -> String {
          tls_key_file = \"{key}\"\n\
          plain_listen = \"127.0.0.1:{webdav}\"\n\
          \n\
+         [transfer]\n\
+         # Copies may go from and to other servers on this machine. This server is never among them.\n\
+         allow = [\"127.0.0.0/8\", \"::1\"]\n\
+         \n\
          [metrics]\n\
          listen = \"127.0.0.1:{metrics}\"\n",
         disks.join(", ")

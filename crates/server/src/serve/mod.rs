@@ -534,6 +534,10 @@ impl<E: ServedStore> Running<E> {
         config.webdav.idle_timeout = newer.webdav.idle_timeout;
         config.webdav.body_timeout = newer.webdav.body_timeout;
         config.webdav.header_bytes_max = newer.webdav.header_bytes_max;
+        config.transfer.active_max = newer.transfer.active_max;
+        config.transfer.waiting_max = newer.transfer.waiting_max;
+        config.transfer.wait_max = newer.transfer.wait_max;
+        self.engine.take_up(&config);
         let specs = possible_listeners::<E>(&config).into_iter();
         for (spec, listener) in specs.zip(&self.listeners) {
             listener.limits.store(Arc::new(spec.limits));

@@ -325,6 +325,9 @@ async fn every_live_key_is_taken_up() {
     newer.webdav.idle_timeout = Duration::from_secs(7);
     newer.webdav.body_timeout = Duration::from_secs(8);
     newer.webdav.header_bytes_max = crate::config::ByteSize(9000);
+    newer.transfer.active_max = 9;
+    newer.transfer.waiting_max = 10;
+    newer.transfer.wait_max = Duration::from_secs(9);
     let before = running.config();
     let live: Vec<String> = crate::config::all()
         .filter(|key| key.reload == Reload::Live)

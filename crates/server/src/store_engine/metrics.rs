@@ -17,6 +17,7 @@ use dewar_env::worker::{WorkerRegistry, WorkerState};
 use dewar_journal::Journal;
 use dewar_store::LedgerDepth;
 use dewar_store::Store;
+use dewar_transfer::TransferRegistry;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -27,6 +28,7 @@ use prometheus_client::registry::Unit;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use super::transfers::TransferMetrics;
 use super::usage_metrics::UsageMetrics;
 use crate::metrics::Metrics;
 
@@ -39,6 +41,7 @@ pub(super) fn register(
     engine: &Engine,
     changes: &DiskChanges,
     audit: &Arc<AuditLog>,
+    transfers: &Arc<TransferRegistry>,
 ) {
     let figures = Figures {
         store: engine.store().clone(),
@@ -51,8 +54,10 @@ pub(super) fn register(
         runtime: Handle::current(),
     };
     let usage = UsageMetrics::new(engine.store(), changes);
+    let transfers = TransferMetrics(Arc::clone(transfers));
     metrics.register(|registry| {
         registry.register_collector(Box::new(figures));
+        registry.register_collector(Box::new(transfers));
         registry.register_collector(Box::new(usage));
     });
 }
@@ -93,7 +98,14 @@ impl MetricsWriter<'_> {
         ConstGauge::new(value).encode(metric)
     }
 
-    fn counter(&mut self, name: &str, help: &str, value: u64) -> Result {
+    pub(super) fn counter_f64(&mut self, name: &str, help: &str, value: f64) -> Result {
+        let metric = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(value).encode(metric)
+    }
+
+    pub(super) fn counter(&mut self, name: &str, help: &str, value: u64) -> Result {
         let metric = self
             .0
             .encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -121,7 +133,7 @@ impl MetricsWriter<'_> {
         Ok(())
     }
 
-    fn counters<const N: usize>(
+    pub(super) fn counters<const N: usize>(
         &mut self,
         name: &str,
         help: &str,

@@ -12,12 +12,13 @@ pub(crate) mod known_folders;
 mod metrics;
 mod rebuild_report;
 mod replace_lost_disk;
+mod transfers;
 mod usage_metrics;
 mod xrootd;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -43,8 +44,9 @@ use dewar_s3::DoorConfig;
 use dewar_store::api::BucketRef;
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::{DigestLimits, ListingConfig, Store};
+use dewar_transfer::TransferRegistry;
 use dewar_types::{BucketName, Error, ErrorKind};
-use dewar_webdav::{WebDav, WebDavConfig};
+use dewar_webdav::{ThirdPartyCopies, WebDav, WebDavConfig};
 
 use disk_config::disk_config;
 
@@ -74,13 +76,12 @@ pub struct StoreEngine {
     engine: Engine,
     changes: DiskChanges,
     s3: Arc<dewar_s3::Door>,
-    webdav: Arc<WebDav>,
     web_keys: Arc<WebKeys>,
     audit: Arc<AuditLog>,
-    /// Third-party copies that are under way.
-    copies: Arc<AtomicU64>,
     /// The certificate authorities that it trusts as a client.
     trusted: Arc<TrustStore>,
+    /// Third-party copies.
+    transfers: Arc<TransferRegistry>,
     /// Keeps the keys of issuers fresh while it serves.
     keeper: Option<tokio::task::JoinHandle<()>>,
 }
@@ -253,7 +254,6 @@ impl OpenEngine for OpenStore {
             );
         }
         let s3 = s3_front(engine.store().clone(), env.clone(), config);
-        let webdav = webdav_front(engine.store().clone(), env.clone(), config);
         let folders = LiveFolders::new(ground.folders, &engine);
         let roster = Arc::new(PoolStateFile::open(&config.server.state_dir)?);
         let changes = DiskChanges::new(disk_config(config), &engine, folders, Arc::clone(&roster));
@@ -280,7 +280,8 @@ impl OpenEngine for OpenStore {
         if purpose.serves() {
             warn_of_unknown_folders(&changes);
         }
-        metrics::register(metrics, &engine, &changes, &audit);
+        let transfers = transfers::registry(config, env, purpose)?;
+        metrics::register(metrics, &engine, &changes, &audit, &transfers);
         Ok(StoreEngine {
             env: env.clone(),
             config: config.clone(),
@@ -288,11 +289,10 @@ impl OpenEngine for OpenStore {
             engine,
             changes,
             s3,
-            webdav,
             web_keys,
             audit,
-            copies: Arc::default(),
             trusted,
+            transfers,
             keeper,
         })
     }
@@ -429,14 +429,34 @@ fn s3_front(store: Store, env: Env, config: &Config) -> Arc<dewar_s3::Door> {
     Arc::new(dewar_s3::Door::new(store, env, s3))
 }
 
-/// The WebDAV front as configured.
-fn webdav_front(store: Store, env: Env, config: &Config) -> Arc<WebDav> {
+/// The WebDAV front as configured. Its copies never connect to an address of this server.
+fn webdav_front(engine: &StoreEngine, addresses: &[SocketAddr]) -> Arc<WebDav> {
+    let config = &engine.config;
+    let mut public_urls = config.server.public_urls.clone();
+    let scheme = match config.webdav.tls_certificate_file {
+        Some(_) => "https",
+        None => "http",
+    };
+    for (scheme, listen) in [
+        (scheme, &config.webdav.listen),
+        ("http", &config.webdav.plain_listen),
+    ] {
+        let listen = listen.iter();
+        let listen = listen.filter(|address| !address.ip().is_unspecified() && address.port() != 0);
+        public_urls.extend(listen.map(|address| format!("{scheme}://{address}")));
+    }
     let webdav = WebDavConfig {
         recursive_delete: config.webdav.recursive_delete,
         propfind_infinity: config.webdav.propfind_infinity,
-        public_urls: config.server.public_urls.clone(),
+        public_urls,
     };
-    Arc::new(WebDav::new(store, env, webdav))
+    let trusted = Arc::clone(&engine.trusted);
+    let client = transfers::client(&config.transfer, engine.env.clone(), addresses, trusted);
+    let front = WebDav::new(engine.engine.store().clone(), engine.env.clone(), webdav);
+    Arc::new(front.with_copies(ThirdPartyCopies {
+        client: Arc::new(client),
+        registry: Arc::clone(&engine.transfers),
+    }))
 }
 
 /// Adds advice to the error of a pool that does not open, and names disks by their folders.
@@ -493,8 +513,9 @@ impl ServedStore for StoreEngine {
             s3_listener(config, |engine, _| {
                 Fronts::Http(vec![("/", Arc::clone(&engine.s3) as _)])
             }),
-            webdav_listener(config, |engine, _| {
-                Fronts::Http(vec![("/", Arc::clone(&engine.webdav) as _)])
+            webdav_listener(config, |engine, context| {
+                let front = webdav_front(engine, &context.addresses);
+                Fronts::Http(vec![("/", front as _)])
             }),
             xrootd_listener(config, |engine, context| {
                 Fronts::Socket(xrootd::front(
@@ -503,7 +524,7 @@ impl ServedStore for StoreEngine {
                     &engine.config.xrootd,
                     &engine.trusted,
                     context,
-                    Arc::clone(&engine.copies),
+                    Arc::clone(&engine.transfers),
                 ))
             }),
         ]
@@ -517,7 +538,7 @@ impl ServedStore for StoreEngine {
             started: self.env.clock.elapsed(),
             zone: self.config.server.zone,
             region: self.config.s3.region.clone(),
-            copies: Arc::clone(&self.copies),
+            transfers: Arc::clone(&self.transfers),
             doors,
             upkeep: UpkeepAdmin::new(self.env.clone(), Arc::clone(&pool), changes.clone()),
             backups: BackupAdmin::new(
@@ -536,6 +557,11 @@ impl ServedStore for StoreEngine {
             audit: Arc::clone(&self.audit),
             workers: Arc::clone(engine.workers()),
         })
+    }
+
+    fn take_up(&self, config: &Config) {
+        self.transfers
+            .set_limits(transfers::limits(&config.transfer));
     }
 
     fn readiness(&self) -> Readiness {
@@ -578,6 +604,9 @@ impl ServedStore for StoreEngine {
         }
         if let Err(error) = self.engine.close(CLOSE_PATIENCE).await {
             tracing::warn!(%error, "the catalog was not closed cleanly; the next start takes longer");
+        }
+        if !self.transfers.flush() {
+            tracing::error!("the records of transfers end without their last ones");
         }
         if self.keeper.is_some() {
             self.audit.note("server:stop", String::new());

@@ -1,7 +1,6 @@
 //! The XRootD door as a front of this process.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use dewar_admin::status::HealthIssue;
 use dewar_auth::{AcceptedConnection, Caller, CredentialStore as _, Origin};
 use dewar_env::{BoxFuture, Env};
 use dewar_store::Store;
+use dewar_transfer::TransferRegistry;
 use dewar_types::{Result, UserId};
 use dewar_xrootd::{
     AllowList, AllowRule, Callers, CopyEnd, Door, DoorConfig, DoorLimits, Meter, Pace, Peer, Proof,
@@ -20,6 +20,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
+use super::transfers::SystemTrust;
 use crate::config::Xrootd;
 use crate::keytab::Keytab;
 use crate::listener::{
@@ -37,15 +38,15 @@ struct XrootdFront {
 /// The door's name in metrics.
 const DOOR: &str = "xrootd";
 
-/// The XRootD front as configured. `copies` counts running third-party copies. They do not come from
-/// an address of this server with a client's token.
+/// The XRootD front as configured. Its third-party copies wait in the queue of `transfers`. They do not
+/// come from an address of this server with a client's token.
 pub(super) fn front(
     store: Store,
     env: Env,
     config: &Xrootd,
     trusted: &Arc<TrustStore>,
     context: FrontContext,
-    copies: Arc<AtomicU64>,
+    transfers: Arc<TransferRegistry>,
 ) -> Arc<dyn SocketFront> {
     let number = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let rules = config.paths.iter();
@@ -73,8 +74,9 @@ pub(super) fn front(
                 rate_min: config.tpc_rate_min.0,
                 over: config.tpc_rate_time,
             },
-            trust: Some(Arc::new(System(Arc::clone(trusted)))),
+            trust: Some(Arc::new(SystemTrust(Arc::clone(trusted)))),
             listeners: context.addresses,
+            registry: Some(transfers),
         },
         redirect: Redirect {
             when: RedirectMode::parse(&config.redirect).unwrap_or_default(),
@@ -100,7 +102,7 @@ pub(super) fn front(
             door,
             callers,
             tls,
-            Arc::new(Metered::new(context.metrics, copies)),
+            Arc::new(Metered::new(context.metrics)),
         )),
         keytab,
     })
@@ -161,8 +163,6 @@ struct Metered {
     /// Counters of each request, looked up once: by its place among all and by outcome.
     requests: Vec<RequestCount>,
     copies: CopyMetrics,
-    /// Those under way, for `dewar status`.
-    running: Arc<AtomicU64>,
 }
 
 /// The counters of one request.
@@ -176,12 +176,11 @@ struct RequestCount {
 const STATUS: [&str; 5] = ["ok", "error", "failed", "wait", "redirect"];
 
 impl Metered {
-    fn new(listener: ListenerMetrics, running: Arc<AtomicU64>) -> Self {
+    fn new(listener: ListenerMetrics) -> Self {
         let requests = RequestCode::ALL.iter();
         Self {
             requests: requests.map(|_| RequestCount::default()).collect(),
             copies: listener.copies.of(DOOR, &CopyEnd::ALL.map(CopyEnd::name)),
-            running,
             listener,
         }
     }
@@ -218,7 +217,6 @@ impl Meter for Metered {
     fn copy_began(&self) {
         self.copies.started.inc();
         self.copies.running.inc();
-        self.running.fetch_add(1, Relaxed);
     }
 
     fn copied(&self, bytes: u64) {
@@ -231,7 +229,6 @@ impl Meter for Metered {
             count.inc();
         }
         self.copies.running.dec();
-        self.running.fetch_sub(1, Relaxed);
     }
 
     fn key_shown(&self, good: bool) {
@@ -249,23 +246,6 @@ impl TlsUpgrade for Upgrade {
         Box::pin(async move {
             let stream = self.0.accept(socket).await?;
             Ok(Box::new(stream) as Box<dyn TlsStream>)
-        })
-    }
-}
-
-/// Believes whom the system believes, and the authorities of the configured folder.
-struct System(Arc<TrustStore>);
-
-impl Trust for System {
-    fn client(&self) -> BoxFuture<'_, Option<Arc<TlsConfig>>> {
-        Box::pin(async move {
-            match self.0.client().await {
-                Ok(config) => Some(config),
-                Err(error) => {
-                    tracing::debug!(error, "third-party copies go without TLS");
-                    None
-                }
-            }
         })
     }
 }

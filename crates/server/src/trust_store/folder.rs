@@ -94,8 +94,8 @@ enum FileKind {
     List,
 }
 
-/// What a file is by its name: eight hexadecimal digits, a dot, and a number, with an `r` before it for
-/// lists.
+/// The kind of a file by its name: eight hexadecimal digits, a dot, and a number, with an `r` before it
+/// for lists.
 fn kind(name: &str) -> Option<FileKind> {
     let (hash, number) = name.split_once('.')?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

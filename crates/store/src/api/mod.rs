@@ -26,8 +26,8 @@ pub use multipart::{
 };
 pub use object::{
     AttributesRequest, CopyRequest, DeleteItem, DeleteMarkerError, DeleteRequest, DeleteResult,
-    ExpectedContent, GetRequest, ObjectChecksum, ObjectInfo, ObjectRef, Overwrite, PartAttributes,
-    RenameNodeRequest, RenameRequest, WriteMode, WriteRequest,
+    DigestMismatch, ExpectedContent, GetRequest, ObjectChecksum, ObjectInfo, ObjectRef, Overwrite,
+    PartAttributes, RenameNodeRequest, RenameRequest, WriteMode, WriteRequest,
 };
 
 pub use crate::version_attributes::{BucketTags, Tags, check_tags};

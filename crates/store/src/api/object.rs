@@ -164,6 +164,31 @@ impl ExpectedContent {
     }
 }
 
+/// A digest that written content does not have. It is the source of the error
+/// [`dewar_types::ErrorKind::ChecksumMismatch`], so that a caller knows which of several digests it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{expected} was expected")]
+pub struct DigestMismatch {
+    /// The digest that the writer named.
+    pub expected: Digest,
+    /// The digest of what came, if it was computed.
+    pub computed: Option<Digest>,
+}
+
+impl DigestMismatch {
+    /// The error of a commit.
+    pub(crate) fn error(expected: &Digest, digests: &DigestSet, path: &str) -> dewar_types::Error {
+        let algorithm = expected.algorithm();
+        let message = format!("{path}: the {algorithm:?} of what came is another");
+        let mismatch = Self {
+            expected: *expected,
+            computed: digests.get(algorithm),
+        };
+        let kind = dewar_types::ErrorKind::ChecksumMismatch;
+        dewar_types::Error::with_source(kind, message, mismatch)
+    }
+}
+
 /// A request to read an object or its metadata.
 #[derive(Clone, Debug)]
 pub struct GetRequest {

@@ -40,7 +40,8 @@ use minicbor::bytes::ByteVec;
 
 use crate::access::ObjectOwner;
 use crate::api::{
-    ExpectedContent, ObjectInfo, VersionAttributes, WriteCondition, WriteMode, WriteRequest,
+    DigestMismatch, ExpectedContent, ObjectInfo, VersionAttributes, WriteCondition, WriteMode,
+    WriteRequest,
 };
 use crate::content_log::{ContentLog, StagedContent};
 use crate::content_reader::{ContentReader, ReadOrder};
@@ -303,6 +304,22 @@ impl ContentWriter {
     pub fn restore(&mut self, snapshot: Snapshot) {
         // Logs only grow, so what the map names is where it was.
         (self.map, self.size) = (snapshot.map, snapshot.size);
+    }
+
+    /// Reserves quota for a version of so many bytes before they come. The reservation is given back
+    /// when the writer is dropped, and exchanged for what the version counts when it commits.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Quota`]; nothing is reserved then.
+    pub async fn reserve(&mut self, bytes: u64) -> Result<()> {
+        match &mut self.reservation {
+            Some(reservation) => {
+                let tree = &self.shared.tree;
+                let reserved = tree.reserve(reservation, &self.bucket, &self.key, bytes);
+                reserved.await
+            }
+            None => Ok(()),
+        }
     }
 
     /// Writes the next bytes, at most about 1 MiB at once. Waits while the disks are slower than the
@@ -629,9 +646,7 @@ impl ContentWriter {
             .find(|one| digests.verify(one) != Some(true))
         {
             held.give_up(&self.shared).await;
-            let name = other.algorithm();
-            let message = format!("{path}: the {name:?} of what came is another");
-            return Err(Error::new(ErrorKind::ChecksumMismatch, message));
+            return Err(DigestMismatch::error(other, &digests, &path));
         }
         let mut sealed = self.sealed;
         sealed.drop_unused(&extents);

@@ -83,7 +83,15 @@ fn a_put_has_conditions_attributes_digests_and_the_rules_of_a_hierarchy() {
         let kind = |done: Result<ObjectInfo>| done.map(drop).map_err(|error| error.kind());
         let absent = || webdav_put("d/e/f", WriteCondition::absent(), "a/b");
         let refused = put(&rig, absent(), &bytes, wrong).await;
-        assert_eq!(kind(refused), Err(ErrorKind::ChecksumMismatch));
+        let refused = refused.expect_err("it has another digest");
+        assert_eq!(refused.kind(), ErrorKind::ChecksumMismatch);
+        let mismatch = DigestMismatch {
+            expected: wrong,
+            computed: Some(digest),
+        };
+        let source = std::error::Error::source(&refused);
+        let source = source.and_then(|source| source.downcast_ref::<DigestMismatch>());
+        assert_eq!(source, Some(&mismatch));
         let info = put(&rig, absent(), &bytes, digest).await.expect("put");
         let shown = info.attributes.headers.content_type.as_deref();
         assert_eq!(shown, Some("a/b"));

@@ -18,8 +18,9 @@ use super::delete::remove;
 use super::lock::{ADDED, REMOVED, REPLACED, remove_locks, require_locks};
 use super::multistatus::failures_answer;
 use super::propfind::lookup;
+use super::third_party;
 use crate::context::{Depth, RequestContext};
-use crate::destination::Destination;
+use crate::destination::{CopyEnds, Destination, destination_missing, header_once};
 use crate::error::{DavError, Result};
 use crate::front::WebDav;
 use crate::resource_path::ResourcePath;
@@ -37,18 +38,19 @@ struct LocalCopy {
     overwrites: bool,
 }
 
-pub(super) async fn copy(front: &Arc<WebDav>, context: &RequestContext) -> Result<Answer> {
-    if context.headers().contains_key("source") {
-        let words = "Third-party copies are not supported yet.";
-        return Err(DavError::new(StatusCode::NOT_IMPLEMENTED, words));
-    }
-    let path = match Destination::of(&context.head, &front.own_urls(context))? {
-        Destination::Local(path) => path.seen_by(&context.caller),
-        Destination::Remote => {
-            let words = "Third-party copies are not supported yet.";
-            return Err(DavError::new(StatusCode::NOT_IMPLEMENTED, words));
+pub(super) async fn copy(front: &Arc<WebDav>, context: &mut RequestContext) -> Result<Answer> {
+    let own = front.own_urls(context);
+    let head = Arc::clone(&context.head);
+    let path = match CopyEnds::of(&head, &own)? {
+        CopyEnds::To(path) => path.seen_by(&context.caller),
+        CopyEnds::From(path) => {
+            let source = path.seen_by(&context.caller);
+            std::mem::replace(&mut context.path, source)
         }
+        CopyEnds::ToRemote(target) => return third_party::push(front, context, target).await,
+        CopyEnds::FromRemote(source) => return third_party::pull(front, context, source).await,
     };
+    let context = &*context;
     let depth = context.depth()?;
     if depth == Depth::One {
         let words = "The header Depth of a COPY is 0 or infinity.";
@@ -63,7 +65,10 @@ pub(super) async fn copy(front: &Arc<WebDav>, context: &RequestContext) -> Resul
 }
 
 pub(super) async fn rename(front: &Arc<WebDav>, context: &RequestContext) -> Result<Answer> {
-    let path = match Destination::of(&context.head, &front.own_urls(context))? {
+    let own = front.own_urls(context);
+    let target = header_once(&context.head, "destination")?;
+    let target = target.ok_or_else(destination_missing)?;
+    let path = match Destination::parse(target, &own)? {
         Destination::Local(path) => path.seen_by(&context.caller),
         Destination::Remote => {
             let words = "A MOVE to another service is not possible: copy it and remove it.";

@@ -11,6 +11,7 @@ mod property;
 mod propfind;
 mod proppatch;
 mod put;
+mod third_party;
 
 use std::sync::Arc;
 

@@ -92,7 +92,11 @@ pub(super) async fn call(front: &Arc<WebDav>, context: &mut RequestContext) -> R
     Ok(answer)
 }
 
-async fn check_locks(
+/// Checks the locks of a file that is to be written.
+///
+/// # Errors
+/// As [`require_locks`].
+pub(super) async fn check_locks(
     front: &Arc<WebDav>,
     context: &RequestContext,
     object: &ObjectRef,

@@ -12,14 +12,19 @@ use dewar_disks::pool::{DewarId, Member, Pool};
 use dewar_disks::segment::SegmentLimits;
 use dewar_disks::upkeep::UpkeepConfig;
 use dewar_disks::{DiskParts, Disks};
+use dewar_env::Env;
 use dewar_env::disk::sim::SimWorld;
-use dewar_http_front::{Arrival, HttpFront as _, WireBody};
+use dewar_http_front::{AnswerBody, Arrival, HttpFront as _, WireBody};
 use dewar_kv::Kv;
 use dewar_kv::memory::MemoryKv;
 use dewar_namespace::Tree;
 use dewar_store::{Store, StoreParts};
+use dewar_transfer::{
+    AllowList, AllowRule, ConnectRules, QueueLimits, TransferClient, TransferConfig,
+    TransferRegistry,
+};
 use dewar_types::{DiskId, Layout, RequestId, UserId};
-use dewar_webdav::{WebDav, WebDavConfig};
+use dewar_webdav::{ThirdPartyCopies, WebDav, WebDavConfig};
 use futures_util::{StreamExt as _, stream};
 use http::{HeaderMap, Request};
 use http_body::Frame;
@@ -50,6 +55,8 @@ impl JournalPin for NoJournal {
 pub struct Fixture {
     front: Arc<WebDav>,
     world: SimWorld,
+    /// The copies, of a front that does any.
+    pub registry: Option<Arc<TransferRegistry>>,
 }
 
 impl Fixture {
@@ -128,7 +135,8 @@ impl TestRequest<'_> {
         self
     }
 
-    pub async fn send(self) -> TestResponse {
+    /// The answer as it comes, whose body may be dropped before its end.
+    pub async fn open(self) -> http::Response<AnswerBody> {
         let pieces: Vec<_> = self
             .body
             .chunks(8192)
@@ -142,10 +150,12 @@ impl TestRequest<'_> {
             peer: (self.address, 4711).into(),
             tls: self.tls,
         };
-        let answer = Arc::clone(&self.fixture.front)
-            .answer(request, arrival)
-            .await;
-        let (head, body) = answer.into_parts();
+        let front = Arc::clone(&self.fixture.front);
+        front.answer(request, arrival).await
+    }
+
+    pub async fn send(self) -> TestResponse {
+        let (head, body) = self.open().await.into_parts();
         let mut frames = body.into_data_stream();
         let mut bytes = Vec::new();
         let mut broken = false;
@@ -202,6 +212,33 @@ pub async fn fixture() -> Fixture {
 }
 
 pub async fn fixture_with(config: WebDavConfig) -> Fixture {
+    fixture_of(config, |_| None).await
+}
+
+/// A front whose copies may connect to 127.0.0.1, with these limits.
+pub async fn fixture_with_copies(limits: QueueLimits) -> Fixture {
+    let copies = |env: Env| {
+        let rule = AllowRule::parse("127.0.0.1").expect("a rule");
+        let config = TransferConfig {
+            rules: ConnectRules {
+                allow: AllowList(vec![rule]),
+                ..ConnectRules::default()
+            },
+            retries: 0,
+            ..TransferConfig::default()
+        };
+        Some(ThirdPartyCopies {
+            client: Arc::new(TransferClient::new(config, env.clone())),
+            registry: TransferRegistry::new(env, limits, None, None),
+        })
+    };
+    fixture_of(WebDavConfig::default(), copies).await
+}
+
+async fn fixture_of(
+    config: WebDavConfig,
+    copies: impl FnOnce(Env) -> Option<ThirdPartyCopies>,
+) -> Fixture {
     let world = SimWorld::with_disks(1, 6);
     let env = world.env();
     let kv: Arc<dyn Kv> = Arc::new(MemoryKv::new());
@@ -244,8 +281,18 @@ pub async fn fixture_with(config: WebDavConfig) -> Fixture {
         accounts.add_key(name, key, secret).await.expect("a key");
     }
     store.refresh_space().await;
-    let front = Arc::new(WebDav::new(store, env, config));
-    let fixture = Fixture { front, world };
+    let copies = copies(env.clone());
+    let registry = copies.as_ref().map(|copies| Arc::clone(&copies.registry));
+    let front = WebDav::new(store, env, config);
+    let front = Arc::new(match copies {
+        Some(copies) => front.with_copies(copies),
+        None => front,
+    });
+    let fixture = Fixture {
+        front,
+        world,
+        registry,
+    };
     let made = fixture.owner("MKCOL", &format!("/{BUCKET}")).send().await;
     made.is(201);
     fixture
@@ -256,6 +303,15 @@ pub fn talk(conversation: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
+        .build()
+        .expect("a runtime")
+        .block_on(conversation);
+}
+
+/// The same on a runtime with sockets and a clock that runs.
+pub fn talk_to_peers(conversation: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
         .build()
         .expect("a runtime")
         .block_on(conversation);

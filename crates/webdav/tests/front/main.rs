@@ -8,3 +8,4 @@ mod copies;
 mod fixture;
 mod locks;
 mod properties;
+mod third_party;

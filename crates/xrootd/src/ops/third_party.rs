@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::Caller;
+use dewar_transfer::{Direction, QueueShare, TransferDescription};
 use dewar_xrootd_client::{BearerToken, Endpoint, Resolver as _, SystemResolver};
 use dewar_xrootd_proto::{ErrorCode, FileHandle};
 use tokio::time::{Instant, timeout};
@@ -17,7 +18,7 @@ use crate::limits::COPY_LATER;
 use crate::measure::CopyEnd;
 use crate::path::WirePath;
 use crate::session::{Handle, Writer};
-use crate::tpc::copy::{Copy, SyncReply};
+use crate::tpc::copy::{Copy, CopyOwner, SyncReply};
 use crate::tpc::fair_share::ShareOwner;
 use crate::tpc::keys::{Grant, Grantor, KeyGuard, KeyRejected};
 use crate::tpc::opaque_params::{self, FetchParams, ReaderParams};
@@ -179,7 +180,22 @@ pub(super) async fn copy(
     let claimed = context.session.claimed();
     let origin = format!("{}@{}", claimed.name, host(context).await);
     let token = fetch.key.is_none().then(|| token(context)).flatten();
-    Copy::new(writer, fetch, (origin, ShareOwner::of(caller)), token)
+    let path = fetch
+        .path
+        .split_once('?')
+        .map_or(&*fetch.path, |(path, _)| path);
+    let description = TransferDescription {
+        local_path: writer.path.clone(),
+        remote_host: fetch.place.to_string(),
+        remote_path: path.to_owned(),
+        ..TransferDescription::of(caller, "root", Direction::Pull)
+    };
+    let owner = CopyOwner {
+        sharer: ShareOwner::of(caller),
+        share: QueueShare::of(caller),
+        description,
+    };
+    Copy::new(writer, fetch, (origin, owner), token)
 }
 
 /// The client's host, as the source sees it too: by the name that it gives itself, if that is its.

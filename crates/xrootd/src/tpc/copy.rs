@@ -8,8 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_checksum::{adler32, adler32_combine};
+use dewar_checksum::{Algorithm, Digest, adler32, adler32_combine};
 use dewar_store::file::ChecksummedBytes;
+use dewar_transfer::{
+    DigestOrigin, DigestVerdict, FailureCause, QueueShare, Transfer, TransferDescription,
+    TransferFailure, TransferOutcome, TransferProgress,
+};
+use dewar_transfer::{Pace, PaceMonitor};
 use dewar_xrootd_client::{BearerToken, Client, Error, File, Identity, Options};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::options::open as bits;
@@ -20,11 +25,11 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Instrument as _;
 
 use super::Tpc;
 use super::fair_share::{ShareOwner, SharePermit};
 use super::opaque_params::FetchParams;
-use super::pace::{Pace, PaceMonitor};
 use crate::error::{ErrorReply, VerbResult};
 use crate::limits::COPY_LATER;
 use crate::measure::{CopyEnd, Meter};
@@ -61,7 +66,7 @@ pub(crate) struct Copy {
     fetch: FetchParams,
     /// The client as it names itself: `user.pid@host`.
     origin: String,
-    sharer: ShareOwner,
+    owner: CopyOwner,
     token: Option<BearerToken>,
     state: Mutex<State>,
     over: watch::Sender<Option<VerbResult<()>>>,
@@ -71,10 +76,22 @@ pub(crate) struct Copy {
     counted: Mutex<Option<CopyCount>>,
 }
 
+/// On whose behalf a file is fetched.
+pub(crate) struct CopyOwner {
+    /// Whose share of the copies of this door it takes.
+    pub(crate) sharer: ShareOwner,
+    /// The same in the queue of all copies.
+    pub(crate) share: QueueShare,
+    /// For administrators.
+    pub(crate) description: TransferDescription,
+}
+
 /// A copy in the metrics. Dropped, it was cancelled.
 struct CopyCount {
     meter: Arc<dyn Meter>,
     end: CopyEnd,
+    /// The copy in the registry, which learns its end when it is published.
+    fetched: Option<(Transfer, TransferOutcome)>,
 }
 
 impl CopyCount {
@@ -83,6 +100,7 @@ impl CopyCount {
         Self {
             meter: Arc::clone(meter),
             end: CopyEnd::Cancelled,
+            fetched: None,
         }
     }
 }
@@ -108,7 +126,7 @@ impl Copy {
     pub(crate) fn new(
         writer: Arc<Writer>,
         fetch: FetchParams,
-        (origin, sharer): (String, ShareOwner),
+        (origin, owner): (String, CopyOwner),
         token: Option<BearerToken>,
     ) -> Arc<Self> {
         let cut = CancellationToken::new();
@@ -116,7 +134,7 @@ impl Copy {
             writer,
             fetch,
             origin,
-            sharer,
+            owner,
             token,
             state: Mutex::new(State::Open),
             over: watch::channel(None).0,
@@ -138,13 +156,19 @@ impl Copy {
                 Ok(SyncReply::Now)
             }
             State::Armed => {
-                let Some(place) = tpc.running.take(&self.sharer) else {
+                let Some(place) = tpc.running.take(&self.owner.sharer) else {
                     let message = "Too many third-party copies are running";
                     return Err(ErrorReply::later(COPY_LATER, message));
                 };
+                let (share, description) = (&self.owner.share, &self.owner.description);
+                let entered = tpc.registry.enter(share, description.clone());
+                let transfer = entered.map_err(|_| {
+                    let message = "Too many third-party copies wait";
+                    ErrorReply::later(COPY_LATER, message)
+                })?;
                 *state = State::Running;
                 drop(state);
-                self.start(Arc::clone(tpc), place);
+                self.start(Arc::clone(tpc), place, transfer);
                 Ok(SyncReply::Later(self.over.subscribe()))
             }
             State::Running => Ok(SyncReply::Later(self.over.subscribe())),
@@ -153,7 +177,7 @@ impl Copy {
     }
 
     /// Runs the copy in a task that does not keep this alive, so that it ends with the handle.
-    fn start(self: &Arc<Self>, tpc: Arc<Tpc>, place: SharePermit) {
+    fn start(self: &Arc<Self>, tpc: Arc<Tpc>, place: SharePermit, mut transfer: Transfer) {
         *self.counted.lock() = Some(CopyCount::begin(&tpc.meter));
         let job = Job {
             tpc,
@@ -163,36 +187,57 @@ impl Copy {
             writer: Arc::clone(&self.writer),
         };
         let (cut, copy) = (self.cut.clone(), Arc::downgrade(self));
-        tokio::spawn(async move {
+        let runtime = job.tpc.registry.runtime();
+        let work = async move {
             let (from, path) = (job.fetch.place.to_string(), job.writer.path.clone());
             let outcome = tokio::select! {
                 biased;
                 () = cut.cancelled() => Err((CopyEnd::Cancelled, cancelled(&path))),
-                outcome = job.run() => outcome,
+                outcome = job.run_in_turn(&mut transfer) => outcome,
             };
             // Who hears of the end may begin the next one.
             drop(place);
+            transfer.leave_queue();
             match &outcome {
-                Ok(()) => tracing::debug!(%from, %path, "a third-party copy has come"),
+                Ok(_) => tracing::debug!(%from, %path, "a third-party copy has come"),
                 Err((_, refusal)) => {
                     let why = without_queries(&refusal.message);
                     tracing::info!(%from, %path, why, "a third-party copy failed")
                 }
             }
+            let fetched = match &outcome {
+                Ok(fetched) => Some((transfer, fetched.clone())),
+                Err((end, refusal)) => {
+                    transfer.end(Err(&failure(*end, refusal)));
+                    None
+                }
+            };
             if let Some(copy) = copy.upgrade() {
                 if let Err((end, _)) = &outcome {
-                    copy.ended(*end);
+                    copy.ended(*end, None);
                 }
-                let outcome = outcome.map_err(|(_, refusal)| refusal);
+                if let Some(counted) = &mut *copy.counted.lock() {
+                    counted.fetched = fetched;
+                }
+                let outcome = outcome.map(drop).map_err(|(_, refusal)| refusal);
                 *copy.state.lock() = State::Over(outcome.clone());
                 copy.over.send_replace(Some(outcome));
             }
-        });
+        };
+        runtime.spawn(work.in_current_span());
     }
 
-    fn ended(&self, end: CopyEnd) {
-        if let Some(mut counted) = self.counted.lock().take() {
-            counted.end = end;
+    /// Counts the end; `refusal` is the reason why what came was not published.
+    fn ended(&self, end: CopyEnd, refusal: Option<&ErrorReply>) {
+        let Some(mut counted) = self.counted.lock().take() else {
+            return;
+        };
+        counted.end = end;
+        if let Some((transfer, outcome)) = counted.fetched.take() {
+            match refusal {
+                None => transfer.end(Ok(&outcome)),
+                Some(refusal) => transfer.end(Err(&failure(end, refusal))),
+            }
         }
     }
 
@@ -214,10 +259,10 @@ impl Copy {
         match state {
             State::Over(Ok(())) => {
                 let made = self.writer.commit(self.writer.announced).await;
-                self.ended(match made {
-                    Ok(_) => CopyEnd::Done,
-                    Err(_) => CopyEnd::Unstored,
-                });
+                match &made {
+                    Ok(_) => self.ended(CopyEnd::Done, None),
+                    Err(refusal) => self.ended(CopyEnd::Unstored, Some(refusal)),
+                }
                 made.map(|_| ())
             }
             State::Over(Err(refusal)) => Err(refusal),
@@ -234,6 +279,19 @@ fn cancelled(path: &str) -> ErrorReply {
     ErrorReply::new(ErrorCode::Cancelled, message)
 }
 
+/// The failure that the registry records.
+fn failure(end: CopyEnd, refusal: &ErrorReply) -> TransferFailure {
+    let cause = match end {
+        CopyEnd::Done | CopyEnd::Cancelled => FailureCause::Cancelled,
+        CopyEnd::Forbidden => FailureCause::NotAllowed,
+        CopyEnd::Unreachable => FailureCause::Connect,
+        CopyEnd::Refused => FailureCause::Protocol,
+        CopyEnd::Wrong => FailureCause::DigestOnWire,
+        CopyEnd::Unstored => FailureCause::LocalStorage,
+    };
+    TransferFailure::new(cause, without_queries(&refusal.message))
+}
+
 struct Job {
     tpc: Arc<Tpc>,
     fetch: FetchParams,
@@ -243,7 +301,26 @@ struct Job {
 }
 
 impl Job {
-    async fn run(&self) -> Result<(), CopyFailure> {
+    /// Waits for its turn among all copies of this server, and fetches the file.
+    async fn run_in_turn(&self, transfer: &mut Transfer) -> Result<TransferOutcome, CopyFailure> {
+        let ended = |failure: TransferFailure| {
+            let end = match failure.cause() {
+                FailureCause::Cancelled => CopyEnd::Cancelled,
+                _ => CopyEnd::Unreachable,
+            };
+            let message = format!("Unable to copy {}; {}", self.writer.path, failure.text());
+            (end, ErrorReply::new(ErrorCode::Cancelled, message))
+        };
+        let progress = transfer.start().await.map_err(ended)?;
+        tokio::select! {
+            biased;
+            () = transfer.cancelled() => Err(ended(TransferFailure::cancelled())),
+            outcome = self.run(&progress) => outcome,
+        }
+    }
+
+    async fn run(&self, progress: &TransferProgress) -> Result<TransferOutcome, CopyFailure> {
+        progress.count_attempt();
         let opening = async {
             let file = self.open().await?;
             let size = match file.opened() {
@@ -263,11 +340,19 @@ impl Job {
             let why = format!("the source has {size} bytes and {announced} were announced");
             return Err((CopyEnd::Wrong, self.refused(ErrorCode::FsError, &why)));
         }
-        let sum = self.fetch_all(&file, size).await?;
-        self.compare(&file, sum).await?;
+        progress.set_size(size);
+        let sum = self.fetch_all(&file, size, progress).await?;
+        let digests = self.compare(&file, sum).await?;
         // Everything is here; that the source hears of it changes nothing.
         let _ = timeout(CHECKSUM_TIME, file.close()).await;
-        Ok(())
+        Ok(TransferOutcome {
+            bytes: size,
+            written: None,
+            digests: digests.into_iter().collect(),
+            attempts: 1,
+            status: 0,
+            remote: None,
+        })
     }
 
     async fn open(&self) -> Result<File, Error> {
@@ -309,7 +394,12 @@ impl Job {
     }
 
     /// Fetches everything and writes it, in order; its Adler-32.
-    async fn fetch_all(&self, file: &File, size: u64) -> Result<u32, CopyFailure> {
+    async fn fetch_all(
+        &self,
+        file: &File,
+        size: u64,
+        progress: &TransferProgress,
+    ) -> Result<u32, CopyFailure> {
         let mut ahead = FuturesOrdered::new();
         let received = || file.connection().received();
         let mut watch = PaceMonitor::new(self.tpc.pace, received());
@@ -335,13 +425,14 @@ impl Job {
                 put.map_err(|refusal| (CopyEnd::Unstored, refusal))?;
                 self.tpc.meter.copied(len);
                 at += len;
+                progress.count(len, at);
             }
         }
         Ok(sum)
     }
 
     /// Compares what came with what the source says, where it says anything.
-    async fn compare(&self, file: &File, came: u32) -> Result<(), CopyFailure> {
+    async fn compare(&self, file: &File, came: u32) -> Result<Option<DigestVerdict>, CopyFailure> {
         // A redirection may have led to another path, at a server that must not see this one's token.
         let path = match file.path().starts_with(&self.fetch.path) {
             true => &self.fetch.path,
@@ -357,11 +448,16 @@ impl Job {
                     ?outcome,
                     "no checksum from the source"
                 );
-                return Ok(());
+                return Ok(None);
             }
         };
         if u32::from_str_radix(&told, 16) == Ok(came) {
-            return Ok(());
+            let digest = Digest::new(Algorithm::Adler32, &came.to_be_bytes());
+            return Ok(digest.ok().map(|digest| DigestVerdict {
+                digest,
+                named_by: DigestOrigin::Remote,
+                matches: Some(true),
+            }));
         }
         let why = format!("what came has adler32 {came:08x} and the source says {told}");
         Err((CopyEnd::Wrong, self.refused(ErrorCode::ChkSumErr, &why)))

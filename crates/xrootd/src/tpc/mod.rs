@@ -14,32 +14,22 @@
 //!   source instead of the client. It is not visible before the client's `close`.
 //! - Without a key, with **delegation**: the client's own token is sent to the source.
 //!
-//! The administrator configures the servers that this server may connect to ([`allow_list`]).
+//! The administrator configures the servers that this server may connect to ([`AllowList`]).
 
-pub(crate) mod allow_list;
 pub(crate) mod copy;
 pub(crate) mod keys;
 pub(crate) mod opaque_params;
-mod own_addresses;
-mod pace;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::measure::Meter;
 pub(crate) use dewar_auth::fair_share;
-use dewar_env::BoxFuture;
-use dewar_xrootd_client::{Resolver, TlsConfig};
-
-pub use allow_list::{AllowList, AllowRule};
-pub use pace::Pace;
-
-/// Trust in certificates when this server is the client.
-pub trait Trust: Send + Sync {
-    /// The TLS configuration of such connections; `None` if nothing is trusted, which leaves them
-    /// without encryption.
-    fn client(&self) -> BoxFuture<'_, Option<Arc<TlsConfig>>>;
-}
+use dewar_env::Env;
+use dewar_transfer::{
+    AllowList, OwnAddresses, Pace, QueueLimits, RemoteAllowList, TransferRegistry, Trust,
+};
+use dewar_xrootd_client::Resolver;
 
 /// How third-party copies are done.
 #[derive(Clone)]
@@ -55,6 +45,8 @@ pub struct TpcConfig {
     pub trust: Option<Arc<dyn Trust>>,
     /// The addresses on which this process listens. A copy with the client's token does not come from them.
     pub listeners: Vec<SocketAddr>,
+    /// The registry in whose queue copies wait; `None` for a registry of this door alone.
+    pub registry: Option<Arc<TransferRegistry>>,
 }
 
 impl Default for TpcConfig {
@@ -65,6 +57,7 @@ impl Default for TpcConfig {
             pace: Pace::default(),
             trust: None,
             listeners: Vec::new(),
+            registry: None,
         }
     }
 }
@@ -81,24 +74,27 @@ pub(crate) struct Tpc {
     pub(crate) running: Arc<fair_share::FairShares>,
     pace: Pace,
     sources: Arc<AllowList>,
-    others: Arc<own_addresses::RemoteAllowList>,
+    others: Arc<RemoteAllowList>,
     trust: Option<Arc<dyn Trust>>,
+    pub(crate) registry: Arc<TransferRegistry>,
     pub(crate) meter: Arc<dyn Meter>,
 }
 
 impl Tpc {
-    pub(crate) fn new(config: &TpcConfig, meter: Arc<dyn Meter>) -> Self {
+    pub(crate) fn new(config: &TpcConfig, env: &Env, meter: Arc<dyn Meter>) -> Self {
+        let own = || TransferRegistry::new(env.clone(), QueueLimits::default(), None, None);
         let sources = Arc::new(config.sources.clone());
         Self {
             keys: Arc::new(keys::Keys::default()),
             running: fair_share::FairShares::new(config.copies_max),
             pace: config.pace,
-            others: Arc::new(own_addresses::RemoteAllowList {
+            others: Arc::new(RemoteAllowList {
                 sources: Arc::clone(&sources),
-                listeners: config.listeners.as_slice().into(),
+                own: OwnAddresses::new(&config.listeners),
             }),
             sources,
             trust: config.trust.clone(),
+            registry: config.registry.clone().unwrap_or_else(own),
             meter,
         }
     }

@@ -1,5 +1,9 @@
 //! A bounded queue with threads of its own.
+//!
+//! Operations of third-party copies ([`IoClass::Transfer`]) leave half of the threads and half of the
+//! queue to others. They use more only while nobody else waits.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +18,28 @@ use crate::{Clock, RealClock};
 /// Stack of a thread that makes system calls and little else.
 const STACK_BYTES: usize = 256 << 10;
 
+/// On whose behalf a thread asks a disk for something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoClass {
+    /// Requests of clients, and everything that is no transfer.
+    #[default]
+    Client,
+    /// Third-party copies.
+    Transfer,
+}
+
+thread_local! {
+    static CLASS: Cell<IoClass> = const { Cell::new(IoClass::Client) };
+}
+
+impl IoClass {
+    /// Sets the class of everything that the calling thread asks disks for from now on. A runtime
+    /// whose threads all call this has a class for all of its tasks.
+    pub fn set_for_thread(self) {
+        CLASS.set(self);
+    }
+}
+
 pub(super) struct IoQueue {
     name: String,
     threads_max: usize,
@@ -26,7 +52,8 @@ pub(super) struct IoQueue {
 
 #[derive(Default)]
 struct Work {
-    queue: VecDeque<Job>,
+    clients: VecDeque<Job>,
+    transfers: VecDeque<Job>,
     running: BTreeMap<u64, Running>,
     next_id: u64,
     threads: usize,
@@ -38,10 +65,12 @@ struct Work {
 
 struct Job {
     id: u64,
+    class: IoClass,
     run: Box<dyn FnOnce() + Send>,
 }
 
 struct Running {
+    class: IoClass,
     since: Duration,
     /// Whether its deadline passed, so that the disk counts as hung.
     stuck: bool,
@@ -58,6 +87,35 @@ pub(super) enum NoResult {
     TimedOut,
     /// The operation panicked or no thread could be started.
     NoThread,
+}
+
+impl Work {
+    fn queue(&mut self, class: IoClass) -> &mut VecDeque<Job> {
+        match class {
+            IoClass::Client => &mut self.clients,
+            IoClass::Transfer => &mut self.transfers,
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.clients.len() + self.transfers.len()
+    }
+
+    /// The next operation: the oldest one, but none of a transfer that would take more than half of
+    /// the threads from clients that wait.
+    fn next(&mut self, threads_max: usize) -> Option<Job> {
+        let (Some(client), Some(transfer)) = (self.clients.front(), self.transfers.front()) else {
+            let next = self.clients.pop_front();
+            return next.or_else(|| self.transfers.pop_front());
+        };
+        let transfers = self.running.values();
+        let transfers = transfers.filter(|running| running.class == IoClass::Transfer);
+        let has_share = transfers.count() < threads_max / 2;
+        match has_share && transfer.id < client.id {
+            true => self.transfers.pop_front(),
+            false => self.clients.pop_front(),
+        }
+    }
 }
 
 impl IoQueue {
@@ -150,14 +208,19 @@ impl IoQueue {
     }
 
     fn push(self: &Arc<Self>, run: Box<dyn FnOnce() + Send>) -> Result<u64, NoResult> {
+        let class = CLASS.get();
         let mut work = self.work.lock();
-        if work.queue.len() >= self.queue_max || work.stopped {
+        let is_full = match class {
+            IoClass::Client => work.waiting() >= self.queue_max,
+            IoClass::Transfer => work.transfers.len() >= (self.queue_max / 2).max(1),
+        };
+        if is_full || work.stopped {
             return Err(NoResult::Busy);
         }
         let id = work.next_id;
         work.next_id += 1;
-        work.queue.push_back(Job { id, run });
-        let wanted = work.queue.len() > work.idle;
+        work.queue(class).push_back(Job { id, class, run });
+        let wanted = work.waiting() > work.idle;
         if wanted && work.threads < self.threads_max + work.stand_ins {
             let lane = Arc::clone(self);
             let thread = std::thread::Builder::new()
@@ -168,7 +231,7 @@ impl IoQueue {
                 Ok(_) => work.threads += 1,
                 Err(error) if work.threads == 0 => {
                     warn!(lane = self.name, %error, "no thread for a disk");
-                    work.queue.pop_back();
+                    work.queue(class).pop_back();
                     return Err(NoResult::NoThread);
                 }
                 // The others will come to it.
@@ -190,17 +253,19 @@ impl IoQueue {
             }
             return true;
         }
-        let waiting = work.queue.len();
-        work.queue.retain(|job| job.id != id);
-        work.queue.len() < waiting
+        let waiting = work.waiting();
+        work.clients.retain(|job| job.id != id);
+        work.transfers.retain(|job| job.id != id);
+        work.waiting() < waiting
     }
 
     /// The life of a thread.
     fn serve(&self) {
         let mut work = self.work.lock();
         loop {
-            if let Some(job) = work.queue.pop_front() {
+            if let Some(job) = work.next(self.threads_max) {
                 let running = Running {
+                    class: job.class,
                     since: self.clock.elapsed(),
                     stuck: false,
                     written_off: false,
@@ -241,5 +306,81 @@ impl IoQueue {
             self.health.unstuck(1);
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(threads: usize, queue_max: usize) -> Arc<IoQueue> {
+        let health = Arc::new(Health::default());
+        IoQueue::new("test".to_owned(), threads, queue_max, health)
+    }
+
+    /// Operations that run until they are told to end, and say their names when they begin.
+    struct Gate {
+        queue: Arc<IoQueue>,
+        began: std::sync::mpsc::Sender<(IoClass, std::sync::mpsc::Sender<()>)>,
+    }
+
+    impl Gate {
+        fn ask(&self, class: IoClass) -> bool {
+            class.set_for_thread();
+            let began = self.began.clone();
+            let asked = self.queue.spawn(move || {
+                let (end, wait) = std::sync::mpsc::channel();
+                began.send((class, end)).expect("the test runs");
+                // It ends when the test drops its end.
+                let _ = wait.recv();
+            });
+            IoClass::Client.set_for_thread();
+            asked
+        }
+    }
+
+    #[test]
+    fn transfers_leave_half_of_the_threads_to_clients_that_wait() {
+        let (began, begin) = std::sync::mpsc::channel();
+        let queue = queue(4, 100);
+        let gate = Gate { queue, began };
+        for _ in 0..20 {
+            assert!(gate.ask(IoClass::Transfer));
+        }
+        // Nobody else is there, so transfers have all threads.
+        let mut running: Vec<_> = (0..4).map(|_| begin.recv().expect("it began")).collect();
+        for _ in 0..10 {
+            assert!(gate.ask(IoClass::Client));
+        }
+        let mut order = Vec::new();
+        for _ in 0..6 {
+            let oldest = running.remove(0);
+            drop(oldest.1);
+            let next = begin.recv().expect("the next began");
+            order.push(next.0);
+            running.push(next);
+        }
+        use IoClass::{Client, Transfer};
+        // The first two ends leave three and two transfers, so clients are next. Then both alternate
+        // by the share: a transfer begins only where fewer than two run.
+        assert_eq!(order[..3], [Client, Client, Transfer]);
+        let transfers = running.iter().filter(|(class, _)| *class == Transfer);
+        assert_eq!(transfers.count(), 2);
+        gate.queue.stop();
+    }
+
+    #[test]
+    fn transfers_leave_half_of_the_queue_to_clients() {
+        let (began, begin) = std::sync::mpsc::channel();
+        let queue = queue(1, 8);
+        let gate = Gate { queue, began };
+        assert!(gate.ask(IoClass::Transfer));
+        let first = begin.recv().expect("it began");
+        let waiting = (0..8).filter(|_| gate.ask(IoClass::Transfer)).count();
+        assert_eq!(waiting, 4);
+        let clients = (0..8).filter(|_| gate.ask(IoClass::Client)).count();
+        assert_eq!(clients, 4);
+        drop(first);
+        gate.queue.stop();
     }
 }

@@ -33,6 +33,8 @@ mod io_queue;
 mod tests;
 mod watcher;
 
+pub use io_queue::IoClass;
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Sources from which this server may fetch. No other place decides where clients can make it
-//! connect to.
+//! Hosts that the administrator named for third-party copies. No other place than this file, `connect_rules` and
+//! `own_addresses` decides where clients can make this server connect to.
 //!
 //! First the host name is checked against the list, then each of its addresses. The server connects
 //! to the checked address itself, so a later change of the name has no effect. If the list is
@@ -73,25 +73,24 @@ impl AllowRule {
         }
     }
 
-    fn admits(&self, place: &Endpoint, address: IpAddr) -> bool {
-        self.admits_port(place.port)
+    /// Whether a connection to an address of this host, in lower case, may be made.
+    pub(crate) fn admits(&self, host: &str, port: u16, address: IpAddr) -> bool {
+        self.admits_port(port)
             && match &self.hosts {
                 Hosts::Any => is_public(address),
-                Hosts::Domain(domain) => {
-                    place.host.ends_with(domain.as_str()) && is_public(address)
-                }
-                Hosts::Name(name) => place.host == *name,
+                Hosts::Domain(domain) => host.ends_with(domain.as_str()) && is_public(address),
+                Hosts::Name(name) => host == *name,
                 Hosts::Network(network) => network.contains(address),
             }
     }
 
     /// Whether a name may be looked up at all for this rule.
-    fn may_admit(&self, place: &Endpoint) -> bool {
-        self.admits_port(place.port)
+    pub(crate) fn may_admit(&self, host: &str, port: u16) -> bool {
+        self.admits_port(port)
             && match &self.hosts {
                 Hosts::Any | Hosts::Network(_) => true,
-                Hosts::Domain(domain) => place.host.ends_with(domain.as_str()),
-                Hosts::Name(name) => place.host == *name,
+                Hosts::Domain(domain) => host.ends_with(domain.as_str()),
+                Hosts::Name(name) => host == *name,
             }
     }
 }
@@ -133,7 +132,11 @@ impl AllowList {
             host: place.to_string(),
             why,
         };
-        if !self.0.iter().any(|rule| rule.may_admit(place)) {
+        if !self
+            .0
+            .iter()
+            .any(|rule| rule.may_admit(&place.host, place.port))
+        {
             return Err(refused("it is not among the configured sources".to_owned()));
         }
         let found = system(place, RESOLVE_TIME).await?;
@@ -141,7 +144,9 @@ impl AllowList {
             .iter()
             .filter(|address| {
                 let ip = address.ip().to_canonical();
-                self.0.iter().any(|rule| rule.admits(place, ip))
+                self.0
+                    .iter()
+                    .any(|rule| rule.admits(&place.host, place.port, ip))
             })
             .copied()
             .collect();
@@ -162,7 +167,7 @@ impl Resolver for AllowList {
 }
 
 /// Whether an address belongs to the public network, as far as its number tells.
-fn is_public(address: IpAddr) -> bool {
+pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(ip) => is_public_v4(ip),
         IpAddr::V6(ip) => is_public_v6(ip),
@@ -225,7 +230,7 @@ mod tests {
         sources(rules)
             .0
             .iter()
-            .any(|rule| rule.admits(&place, address))
+            .any(|rule| rule.admits(&place.host, place.port, address))
     }
 
     #[test]

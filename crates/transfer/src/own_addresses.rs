@@ -1,8 +1,8 @@
 //! Addresses on which this process itself listens.
 //!
-//! A copy with a client's token must not come from this server. The server would connect from its
-//! own address, and policies that trust this address would trust the client that started the copy.
-//! A copy with a key is allowed, since the client that left the key is judged by its own address.
+//! A copy that a client asks for must not come from this server. The server would connect from its own
+//! address, and policies that trust this address would trust the client that started the copy. An
+//! XRootD copy with a key is allowed, since the client that left the key is judged by its own address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -10,19 +10,42 @@ use std::sync::Arc;
 use dewar_xrootd_client::{Endpoint, Error, Resolver, Result};
 use futures_util::future::BoxFuture;
 
-use super::AllowList;
+use crate::allow_list::AllowList;
 
-/// The configured sources without this process itself.
-pub(crate) struct RemoteAllowList {
-    pub(crate) sources: Arc<AllowList>,
-    /// What this process listens on.
-    pub(crate) listeners: Arc<[SocketAddr]>,
+/// The addresses and ports on which this process listens.
+#[derive(Clone, Debug, Default)]
+pub struct OwnAddresses(Arc<[SocketAddr]>);
+
+impl OwnAddresses {
+    /// Those of these listeners. An unspecified address stands for all addresses of this machine.
+    #[must_use]
+    pub fn new(listeners: &[SocketAddr]) -> Self {
+        Self(listeners.into())
+    }
+
+    /// Whether a connection to this address would reach this process.
+    pub(crate) fn contain(&self, address: SocketAddr) -> bool {
+        let ip = address.ip().to_canonical();
+        self.0.iter().any(|listener| {
+            let own = listener.ip().to_canonical();
+            listener.port() == address.port()
+                && (own == ip || (own.is_unspecified() || ip.is_unspecified()) && is_local(ip))
+        })
+    }
+}
+
+/// The configured sources of XRootD copies, without this process itself.
+pub struct RemoteAllowList {
+    /// The configured sources.
+    pub sources: Arc<AllowList>,
+    /// This process.
+    pub own: OwnAddresses,
 }
 
 impl RemoteAllowList {
     async fn judged(&self, place: &Endpoint) -> Result<Vec<SocketAddr>> {
         let found = self.sources.resolve(place).await?;
-        match found.iter().any(|address| self.is_here(*address)) {
+        match found.iter().any(|address| self.own.contain(*address)) {
             true => Err(Error::NotAllowed {
                 host: place.to_string(),
                 why: "it is this server itself, which a copy with a token must not come from"
@@ -30,15 +53,6 @@ impl RemoteAllowList {
             }),
             false => Ok(found),
         }
-    }
-
-    fn is_here(&self, address: SocketAddr) -> bool {
-        let ip = address.ip().to_canonical();
-        self.listeners.iter().any(|listener| {
-            let own = listener.ip().to_canonical();
-            listener.port() == address.port()
-                && (own == ip || (own.is_unspecified() || ip.is_unspecified()) && is_local(ip))
-        })
     }
 }
 
@@ -68,24 +82,27 @@ fn is_local(ip: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AllowRule;
+    use crate::allow_list::AllowRule;
 
     fn others(listeners: &[&str]) -> RemoteAllowList {
-        let listeners = listeners
+        let listeners: Vec<SocketAddr> = listeners
             .iter()
-            .map(|text| text.parse().expect("an address"));
+            .map(|text| text.parse().expect("an address"))
+            .collect();
         RemoteAllowList {
             sources: Arc::new(AllowList(vec![
                 AllowRule::parse("127.0.0.0/8").expect("a rule"),
             ])),
-            listeners: listeners.collect(),
+            own: OwnAddresses::new(&listeners),
         }
     }
 
     #[test]
     fn a_listener_is_known_by_each_of_its_addresses() {
         let here = |listener: &str, address: &str| {
-            others(&[listener]).is_here(address.parse().expect("an address"))
+            others(&[listener])
+                .own
+                .contain(address.parse().expect("an address"))
         };
         for listener in ["127.0.0.1:1094", "0.0.0.0:1094", "[::]:1094"] {
             assert!(here(listener, "127.0.0.1:1094"), "{listener}");

@@ -26,7 +26,7 @@ impl Default for Pace {
 
 /// A source that was too slow.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct SlowSource {
+pub struct SlowSource {
     came: u64,
     pace: Pace,
 }
@@ -44,7 +44,7 @@ impl std::fmt::Display for SlowSource {
 
 /// Watches a source, of which is known how much it has sent in all: also of what is not whole yet, since
 /// that may be more than comes in the whole time.
-pub(super) struct PaceMonitor {
+pub struct PaceMonitor {
     pace: Pace,
     waited: Duration,
     /// Bytes that had come when this period began.
@@ -53,7 +53,8 @@ pub(super) struct PaceMonitor {
 
 impl PaceMonitor {
     /// From now on; `received` bytes have come so far.
-    pub(super) fn new(pace: Pace, received: u64) -> Self {
+    #[must_use]
+    pub fn new(pace: Pace, received: u64) -> Self {
         Self {
             pace,
             waited: Duration::ZERO,
@@ -65,7 +66,7 @@ impl PaceMonitor {
     ///
     /// # Errors
     /// [`SlowSource`].
-    pub(super) async fn wait<T>(
+    pub async fn wait<T>(
         &mut self,
         source: impl Future<Output = T>,
         received: impl Fn() -> u64,
