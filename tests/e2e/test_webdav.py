@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 import zlib
 
 import pytest
@@ -99,7 +100,11 @@ def test_rclone(server, bucket, dav, tmp_path, vendor):
         assert outcome.returncode == 0, outcome.stderr
         return outcome.stdout
 
+    os.utime(tree / "a", (1_000_000_000, 1_000_000_000))
     done("sync", tree, f"dav:{bucket}/t")
+    if vendor == "owncloud":
+        # It sends the time of each file, and compares it with that of the server.
+        assert "2001-09-09 01:46:40" in done("lsl", f"dav:{bucket}/t/a")
     done("check", "--download", tree, f"dav:{bucket}/t")
     done("moveto", f"dav:{bucket}/t/a", f"dav:{bucket}/t/moved")
     done("copyto", f"dav:{bucket}/t/moved", f"dav:{bucket}/t/again")
@@ -107,3 +112,38 @@ def test_rclone(server, bucket, dav, tmp_path, vendor):
     assert "Free" in done("about", f"dav:{bucket}")
     done("purge", f"dav:{bucket}/t")
     assert run("lsf", f"dav:{bucket}/t").returncode != 0
+
+
+LOCKINFO = ('<D:lockinfo xmlns:D="DAV:"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype>'
+            '</D:lockinfo>')
+
+
+def test_administrators_see_and_end_locks(server, bucket, dav):
+    dav.put(f"{dav.base}/dir/file", data=b"1")
+    locked = dav.request("LOCK", f"{dav.base}/dir/file", data=LOCKINFO, headers={"Depth": "0"})
+    assert locked.status_code == 200
+    token = locked.headers["lock-token"].strip("<>")
+    assert dav.put(f"{dav.base}/dir/file", data=b"2").status_code == 423
+    [held] = server.admin("lock", "list", f"/{bucket}/dir")
+    assert (held["token"], held["path"], held["deep"]) == (token, f"/{bucket}/dir/file", False)
+    assert server.admin("lock", "list", f"/{bucket}/other") == []
+    [broken] = server.admin("lock", "break", token)
+    assert broken["token"] == token
+    assert dav.put(f"{dav.base}/dir/file", data=b"2").status_code == 200
+    dav.request("LOCK", f"{dav.base}/dir/file", data=LOCKINFO, headers={"Depth": "0"})
+    [broken] = server.admin("lock", "break", f"/{bucket}/dir/file")
+    assert broken["path"] == f"/{bucket}/dir/file"
+    assert dav.delete(f"{dav.base}/dir").status_code == 204
+
+
+def test_a_directory_goes_in_one_request(server, bucket, dav):
+    s3 = server.boto()
+    for at in range(300):
+        s3.put_object(Bucket=bucket, Key=f"run/d{at % 7}/f{at}", Body=b"x")
+    assert dav.delete(f"{dav.base}/run").status_code == 204
+    assert s3.list_objects_v2(Bucket=bucket).get("KeyCount") == 0
+    assert dav.request("PROPFIND", f"{dav.base}/run", headers={"Depth": "0"}).status_code == 404
+    deadline = time.monotonic() + 60
+    while server.admin("bucket", "show", bucket)["objects"] and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert server.admin("bucket", "show", bucket)["objects"] == 0

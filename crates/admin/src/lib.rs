@@ -27,12 +27,14 @@ pub mod federation;
 pub mod identity;
 pub mod key_file;
 mod key_file_admin;
+pub mod locks;
 mod names;
 mod pool_figures;
 pub mod progress;
 pub mod quota;
 pub mod secret_text;
 pub mod share;
+pub mod space;
 pub mod status;
 mod time_text;
 pub mod transfers;
@@ -64,8 +66,10 @@ pub const COMMANDS: &[&[CommandEntry]] = &[
     federation::COMMANDS,
     identity::COMMANDS,
     key_file::COMMANDS,
+    locks::COMMANDS,
     quota::COMMANDS,
     share::COMMANDS,
+    space::COMMANDS,
     status::COMMANDS,
     transfers::COMMANDS,
     upkeep::COMMANDS,

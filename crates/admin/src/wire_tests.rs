@@ -307,6 +307,21 @@ const SAMPLES: &[Sample] = &[
         r#"{"federation":"done"}"#,
     ),
     reads(
+        r#"{"lock":{"list":{"path":"/b/d"}}}"#,
+        "admin:lock-list",
+        "/b/d",
+        concat!(
+            r#"{"locks":[{"token":"urn:uuid:181d4fae-7d8c-41d0-a765-00a0c91e6bf2","path":"/b/d/f","#,
+            r#""principal":"ann","shared":false,"deep":true,"seconds":600}]}"#
+        ),
+    ),
+    changes(
+        r#"{"lock":{"break":{"target":"/b/d/f"}}}"#,
+        "admin:lock-break",
+        "/b/d/f",
+        r#"{"locks":[]}"#,
+    ),
+    reads(
         r#"{"quota":{"list":{}}}"#,
         "admin:quota-list",
         "",
@@ -493,6 +508,30 @@ const SAMPLES: &[Sample] = &[
         r#"{"bucket_remove":{"bucket":"atlas"}}"#,
         "admin:bucket-remove",
         "atlas",
+        DONE,
+    ),
+    changes(
+        r#"{"space":{"add":{"name":"ATLASDATADISK","path":"/atlas/datadisk","max_bytes":5,"group":"prod","vos":["atlas"]}}}"#,
+        "admin:space-add",
+        "ATLASDATADISK at /atlas/datadisk",
+        r#"{"space":{"name":"ATLASDATADISK","path":"/atlas/datadisk","limits":{"max_bytes":5},"bytes":1,"objects":2,"state":"ok","group":"prod","vos":["atlas"]}}"#,
+    ),
+    changes(
+        r#"{"space":{"add":{"name":"s","path":"/b/d","max_bytes":5}}}"#,
+        "admin:space-add",
+        "s at /b/d",
+        r#"{"space":{"name":"s","path":"/b/d","limits":{"max_bytes":5},"bytes":0,"objects":0,"state":"ok","group":null,"vos":[]}}"#,
+    ),
+    reads(
+        r#"{"space":{"list":{}}}"#,
+        "admin:space-list",
+        "",
+        r#"{"spaces":[{"name":"lab:s","path":"/@lab/b/d","limits":{"max_bytes":5},"bytes":5,"objects":1,"state":"full","group":null,"vos":[]}]}"#,
+    ),
+    changes(
+        r#"{"space":{"remove":{"name":"lab:s"}}}"#,
+        "admin:space-remove",
+        "lab:s",
         DONE,
     ),
     reads(

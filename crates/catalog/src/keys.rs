@@ -11,7 +11,8 @@ use dewar_types::{BlobId, DiskId, EntryId, Error, ErrorKind, TenantId, UploadId,
 pub use crate::key_range::{KeyRange, Pages, after_prefix, just_after};
 use crate::tables::{
     ACCESS_KEY, BLOB, COUNTER, DEAD, DISK, DOCUMENT, ENTRY, FREE, HINT, IDENTITY, IDS, LOCK, LONG,
-    PART, REBUILT, REFERENCES, REPAIR, SEGMENT, TENANT, Table, UPLOAD, USER, VERSION, WORK,
+    PART, REBUILT, REFERENCES, REMOVAL, REPAIR, SEGMENT, SPACE, TENANT, Table, UPLOAD, USER,
+    VERSION, WORK,
 };
 
 /// The error of a key or value that no release wrote.
@@ -146,6 +147,23 @@ pub fn parse_lock(key: &[u8]) -> Result<u128, Error> {
     }
 }
 
+/// The name of the space in a directory.
+#[must_use]
+pub fn space(directory: EntryId) -> Bytes {
+    SPACE.key(&[&directory.0.to_be_bytes()])
+}
+
+/// The directory of a space in its key.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when it is no such key.
+pub fn parse_space(key: &[u8]) -> Result<EntryId, Error> {
+    match numbered(key, SPACE)? {
+        (directory, []) => Ok(EntryId(directory)),
+        _ => Err(corrupt(key, SPACE.name)),
+    }
+}
+
 /// A chunk of a long list: `list` is the copy's index, [`PARTS_LIST`] or [`PART_DIGESTS_LIST`].
 #[must_use]
 pub fn long(version: VersionId, list: u8, chunk: u16) -> Bytes {
@@ -200,6 +218,23 @@ pub fn parse_hint(key: &[u8]) -> Result<EntryId, Error> {
     match numbered(key, HINT)? {
         (dir, []) => Ok(EntryId(dir)),
         _ => Err(corrupt(key, HINT.name)),
+    }
+}
+
+/// A removed directory whose content is being freed.
+#[must_use]
+pub fn removal(dir: EntryId) -> Bytes {
+    REMOVAL.key(&[&dir.0.to_be_bytes()])
+}
+
+/// The directory of a removal.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when it is no such key.
+pub fn parse_removal(key: &[u8]) -> Result<EntryId, Error> {
+    match numbered(key, REMOVAL)? {
+        (dir, []) => Ok(EntryId(dir)),
+        _ => Err(corrupt(key, REMOVAL.name)),
     }
 }
 
@@ -442,6 +477,25 @@ pub fn counter(kind: u8, id: u64) -> Bytes {
     COUNTER.key(&[&[kind], &id.to_be_bytes()])
 }
 
+/// All counters of a kind.
+#[must_use]
+pub fn counters(kind: u8) -> KeyRange {
+    COUNTER.range(&[&[kind]])
+}
+
+/// Kind and number of a counter's key.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when it is no such key.
+pub fn parse_counter(key: &[u8]) -> Result<(u8, u64), Error> {
+    let rest = key.strip_prefix(&[COUNTER.prefix]);
+    let (kind, id) = rest
+        .and_then(<[u8]>::split_first)
+        .ok_or_else(|| corrupt(key, COUNTER.name))?;
+    let id = id.try_into().map_err(|_| corrupt(key, COUNTER.name))?;
+    Ok((*kind, u64::from_be_bytes(id)))
+}
+
 /// A reservation of ids.
 #[must_use]
 pub fn ids(kind: u8) -> Bytes {
@@ -583,15 +637,19 @@ mod tests {
             prop_assert_eq!(parse_free(&free(a, BlobId(b))).unwrap(), (a, BlobId(b)));
             prop_assert_eq!(parse_part(&part(UploadId(c), n)).unwrap(), (UploadId(c), n));
             prop_assert_eq!(parse_hint(&hint(EntryId(a))).unwrap(), EntryId(a));
+            prop_assert_eq!(parse_counter(&counter(n as u8, a)).unwrap(), (n as u8, a));
+            prop_assert_eq!(parse_removal(&removal(EntryId(a))).unwrap(), EntryId(a));
+            prop_assert_eq!(parse_space(&space(EntryId(a))).unwrap(), EntryId(a));
             prop_assert!((free(a, BlobId(b)) < free_before(o.into()).to) == (a < u64::from(o)));
         }
 
         #[test]
-        fn parsing_never_panics(key in proptest::collection::vec(any::<u8>(), 0..40), table in proptest::sample::select(b"evuprdxh".to_vec())) {
+        fn parsing_never_panics(key in proptest::collection::vec(any::<u8>(), 0..40), table in proptest::sample::select(b"evuprdxhzcWS".to_vec())) {
             let mut key = key;
             if let Some(first) = key.first_mut() { *first = table; }
             let _ = (parse_entry(&key), parse_version(&key), parse_upload(&key), parse_part(&key));
-            let _ = (parse_references(&key), parse_dead(&key), parse_free(&key), parse_hint(&key));
+            let _ = (parse_references(&key), parse_dead(&key), parse_free(&key), parse_hint(&key), parse_removal(&key));
+            let _ = (parse_counter(&key), parse_lock(&key), parse_space(&key));
         }
     }
 }

@@ -76,6 +76,8 @@ tables! {
     DOCUMENT: b'B', "namespace" "bucket document" => "DocumentRecord";
     HINT: b'h', "namespace" "hint" => "HintRecord";
     LOCK: b'W', "namespace" "WebDAV lock" => "LockRecord";
+    REMOVAL: b'z', "namespace" "removed directory" => "RemovalRecord";
+    SPACE: b'S', "namespace" "space" => "SpaceRecord";
     UPLOAD: b'u', "namespace" "upload" => "UploadRecord";
     PART: b'p', "namespace" "part" => "PartRecord";
     REFERENCES: b'r', "namespace" "reference count" => "8 bytes";

@@ -6,15 +6,23 @@ use http::header::IF_RANGE;
 
 use crate::{RequestError, Result, header, parse_http_date};
 
-/// Entity tags of an If-Match or If-None-Match. Some clients send them without quotes.
+/// Entity tags of an If-None-Match, which compares weakly. Some clients send them without quotes.
 #[must_use]
 pub fn etags(text: &str) -> Vec<ETagMatch> {
+    let strong = |text: &str| etag(text.trim().trim_start_matches("W/"));
+    text.split(',').filter_map(strong).collect()
+}
+
+/// Entity tags of an If-Match, which compares strongly: a weak one keeps its `W/` and matches nothing.
+fn strong_etags(text: &str) -> Vec<ETagMatch> {
     text.split(',').filter_map(etag).collect()
 }
 
 fn etag(text: &str) -> Option<ETagMatch> {
     let text = text.trim();
-    let text = text.strip_prefix("W/").unwrap_or(text);
+    if text.starts_with("W/") {
+        return Some(ETagMatch::Is(text.to_owned()));
+    }
     match text {
         "" => None,
         "*" => Some(ETagMatch::Any),
@@ -28,12 +36,14 @@ fn etag(text: &str) -> Option<ETagMatch> {
 /// [`RequestError::Header`].
 pub fn read_condition_of(headers: &HeaderMap, prefix: &str) -> Result<ReadCondition> {
     let get = |name: &str| header(headers, &format!("{prefix}{name}"));
-    let tags = |name| Ok::<_, RequestError>(get(name)?.map(etags).unwrap_or_default());
+    let tags = |name, parse: fn(&str) -> Vec<ETagMatch>| {
+        Ok::<_, RequestError>(get(name)?.map(parse).unwrap_or_default())
+    };
     let date = |name| Ok::<_, RequestError>(get(name)?.and_then(parse_http_date));
     Ok(ReadCondition {
         if_range: None,
-        if_match: tags("if-match")?,
-        if_none_match: tags("if-none-match")?,
+        if_match: tags("if-match", strong_etags)?,
+        if_none_match: tags("if-none-match", etags)?,
         if_modified_since: date("if-modified-since")?,
         if_unmodified_since: date("if-unmodified-since")?,
     })
@@ -66,7 +76,8 @@ fn if_range(text: &str) -> IfRange {
 /// The conditions of a write.
 ///
 /// # Errors
-/// [`RequestError::SeveralETags`] and [`RequestError::Header`].
+/// [`RequestError::Header`]; [`RequestError::Value`] for a header without an entity tag, because the
+/// write would be unconditional without it.
 pub fn write_condition(headers: &HeaderMap) -> Result<WriteCondition> {
     write_condition_of(headers, "")
 }
@@ -77,14 +88,14 @@ pub fn write_condition(headers: &HeaderMap) -> Result<WriteCondition> {
 /// As [`write_condition`].
 pub fn write_condition_of(headers: &HeaderMap, prefix: &str) -> Result<WriteCondition> {
     let get = |name: &str| header(headers, &format!("{prefix}{name}"));
-    let one = |name: &str, title| match get(name)?.map(etags) {
-        None => Ok(None),
-        Some(mut tags) if tags.len() == 1 => Ok(tags.pop()),
-        Some(_) => Err(RequestError::SeveralETags(title)),
+    let tags = |name: &str, parse: fn(&str) -> Vec<ETagMatch>| match get(name)?.map(parse) {
+        None => Ok(Vec::new()),
+        Some(tags) if tags.is_empty() => Err(RequestError::Value(format!("{prefix}{name}"))),
+        Some(tags) => Ok(tags),
     };
     Ok(WriteCondition {
-        if_none_match: one("if-none-match", "If-None-Match")?,
-        if_match: one("if-match", "If-Match")?,
+        if_none_match: tags("if-none-match", etags)?,
+        if_match: tags("if-match", strong_etags)?,
         ..WriteCondition::default()
     })
 }
@@ -104,10 +115,10 @@ pub fn write_condition_at(headers: &HeaderMap, prefix: &str) -> Result<WriteCond
         }
     };
     let condition = write_condition_of(headers, prefix)?;
-    let none_match = condition.if_none_match.is_some();
+    let none_match = !condition.if_none_match.is_empty();
     Ok(WriteCondition {
         if_modified_since: date("if-modified-since")?.filter(|_| !none_match),
-        if_unmodified_since: date("if-unmodified-since")?.filter(|_| condition.if_match.is_none()),
+        if_unmodified_since: date("if-unmodified-since")?.filter(|_| condition.if_match.is_empty()),
         ..condition
     })
 }
@@ -134,14 +145,17 @@ mod tests {
     }
 
     #[test]
-    fn a_write_takes_one_etag() {
+    fn a_write_takes_lists_of_etags() {
+        let is = |text: &str| ETagMatch::Is(text.into());
         let absent = write_condition(&headers(&[("if-none-match", "*")])).expect("valid");
         assert_eq!(absent, WriteCondition::absent());
-        let other = write_condition(&headers(&[("if-none-match", "\"a\"")])).expect("valid");
-        assert_eq!(other.if_none_match, Some(ETagMatch::Is("a".into())));
-        assert!(write_condition(&headers(&[("if-none-match", "\"a\",\"b\"")])).is_err());
-        assert!(write_condition(&headers(&[("if-match", "\"a\",\"b\"")])).is_err());
-        let one = write_condition(&headers(&[("if-match", "\"a\"")])).expect("valid");
-        assert_eq!(one.if_match, Some(ETagMatch::Is("a".into())));
+        let other = write_condition(&headers(&[("if-none-match", "\"a\", W/\"b\"")]));
+        assert_eq!(other.expect("valid").if_none_match, [is("a"), is("b")]);
+        // A weak one equals nothing, as If-Match compares strongly.
+        let one = write_condition(&headers(&[("if-match", "\"a\",W/\"b\"")]));
+        assert_eq!(one.expect("valid").if_match, [is("a"), is("W/\"b\"")]);
+        for name in ["if-match", "if-none-match"] {
+            assert!(write_condition(&headers(&[(name, " , ")])).is_err());
+        }
     }
 }

@@ -29,6 +29,16 @@ const fn is_hex(algorithm: Algorithm) -> bool {
 /// # Errors
 /// [`RequestError::Header`].
 pub fn wanted_digest(headers: &HeaderMap) -> Result<Option<(Algorithm, DigestFields)>> {
+    let (wanted, fields) = wanted_digests(headers)?;
+    Ok(wanted.first().map(|algorithm| (*algorithm, fields)))
+}
+
+/// The digests that a client asks for and that Dewar knows, the preferred one first, as
+/// [`wanted_digest`].
+///
+/// # Errors
+/// [`RequestError::Header`].
+pub fn wanted_digests(headers: &HeaderMap) -> Result<(Vec<Algorithm>, DigestFields)> {
     if let Some(text) = header(headers, "want-digest")? {
         let named = text.split(',').filter_map(|part| {
             let (name, weight) = part.split_once(';').unwrap_or((part, ""));
@@ -37,27 +47,24 @@ pub fn wanted_digest(headers: &HeaderMap) -> Result<Option<(Algorithm, DigestFie
             let weight = weight.map_or(Some(1.0), |weight| weight.trim().parse().ok());
             Some((algorithm, weight?))
         });
-        return Ok(heaviest(named).map(|algorithm| (algorithm, DigestFields::Rfc3230)));
+        return Ok((by_weight(named), DigestFields::Rfc3230));
     }
     let Some(text) = header(headers, "want-repr-digest")? else {
-        return Ok(None);
+        return Ok((Vec::new(), DigestFields::Rfc9530));
     };
     let named = text.split(',').filter_map(|part| {
         let (name, weight) = part.split_once('=').unwrap_or((part, "1"));
         let algorithm = Algorithm::from_rfc9530_name(name.trim())?;
         Some((algorithm, weight.trim().parse().ok()?))
     });
-    Ok(heaviest(named).map(|algorithm| (algorithm, DigestFields::Rfc9530)))
+    Ok((by_weight(named), DigestFields::Rfc9530))
 }
 
-fn heaviest(named: impl Iterator<Item = (Algorithm, f32)>) -> Option<Algorithm> {
-    let mut best: Option<(Algorithm, f32)> = None;
-    for (algorithm, weight) in named.filter(|(_, weight)| *weight > 0.0) {
-        if best.is_none_or(|(_, most)| weight > most) {
-            best = Some((algorithm, weight));
-        }
-    }
-    best.map(|(algorithm, _)| algorithm)
+/// Those with a positive weight, the heaviest first; of equal ones, the first stays first.
+fn by_weight(named: impl Iterator<Item = (Algorithm, f32)>) -> Vec<Algorithm> {
+    let mut wanted: Vec<_> = named.filter(|(_, weight)| *weight > 0.0).collect();
+    wanted.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    wanted.into_iter().map(|(algorithm, _)| algorithm).collect()
 }
 
 /// Adds a digest of the whole content to an answer. Nothing is added for an algorithm without a name

@@ -9,12 +9,6 @@ pub enum RequestError {
     /// The value of a header makes no sense, and ignoring it would change too much.
     #[error("The value of {0} is not valid.")]
     Value(String),
-    /// A condition of a write with a list of entity tags.
-    #[error(
-        "A header you provided implies functionality that is not implemented: {0} with other than \
-         one ETag"
-    )]
-    SeveralETags(&'static str),
     /// A length that is not a number.
     #[error("The header {0} is not a length.")]
     Length(String),

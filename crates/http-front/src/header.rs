@@ -99,13 +99,19 @@ mod tests {
         let found = |values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {
-                headers.append(AUTHORIZATION, HeaderValue::from_str(value).expect("a value"));
+                headers.append(
+                    AUTHORIZATION,
+                    HeaderValue::from_str(value).expect("a value"),
+                );
             }
             bearer_token(&headers).map(|token| token.map(str::to_owned))
         };
         let token = || Some("abc".to_owned());
         assert_eq!(found(&["Bearer abc"]).expect("one"), token());
-        assert_eq!(found(&["bearer abc", "bearer abc"]).expect("the same"), token());
+        assert_eq!(
+            found(&["bearer abc", "bearer abc"]).expect("the same"),
+            token()
+        );
         assert_eq!(found(&["Basic abc"]).expect("another scheme"), None);
         assert!(found(&["Bearer abc", "Bearer def"]).is_err());
         assert!(found(&["Bearer abc", "Basic abc"]).is_err());

@@ -44,7 +44,9 @@ pub use condition::{
 };
 pub use cors::CorsRequest;
 pub use date::{http_date, iso_date, moment, parse_http_date, parse_iso_date};
-pub use digest::{DigestFields, answered_digests, declared_digests, digest_fields, wanted_digest};
+pub use digest::{
+    DigestFields, answered_digests, declared_digests, digest_fields, wanted_digest, wanted_digests,
+};
 pub use document_budget::{BudgetHolder, DocumentBudget, DocumentReservation};
 pub use error::{RequestError, Result};
 pub use form::UrlEncodedForm;

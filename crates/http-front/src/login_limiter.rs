@@ -21,6 +21,9 @@ use crate::limits::{
 /// An address, with a user name or without.
 type Key = (BudgetHolder, Option<String>);
 
+/// The counter of clients for which there is no other one left.
+const SHARED: Key = (BudgetHolder::Address(None), None);
+
 /// Failures since the period began.
 struct FailureCount {
     began: Timestamp,
@@ -39,7 +42,13 @@ impl LoginLimiter {
     pub fn check(&self, origin: Origin, user: &str, now: Timestamp) -> Result<(), Duration> {
         let counts = self.0.lock();
         for (key, max) in keys(origin, user) {
-            let Some(count) = counts.get(&key) else {
+            let own = counts.get(&key).map(|count| (count, max));
+            let shared = || {
+                let is_full = counts.len() >= FAILED_LOGIN_COUNTERS_MAX;
+                let count = counts.get(&SHARED).filter(|_| is_full)?;
+                Some((count, FAILED_LOGINS_PER_ADDRESS_MAX))
+            };
+            let Some((count, max)) = own.or_else(shared) else {
                 continue;
             };
             let left = remaining(count, now);
@@ -59,7 +68,7 @@ impl LoginLimiter {
             }
             let key = match counts.len() < FAILED_LOGIN_COUNTERS_MAX || counts.contains_key(&key) {
                 true => key,
-                false => (BudgetHolder::Address(None), None),
+                false => SHARED,
             };
             let count = counts.entry(key).or_insert(FailureCount {
                 began: now,
@@ -128,5 +137,9 @@ mod tests {
             limiter.failed(at(1), &user.to_string(), now);
         }
         assert!(limiter.0.lock().len() <= FAILED_LOGIN_COUNTERS_MAX + 1);
+        // A client without a counter of its own is limited by the one that all of these share.
+        assert!(limiter.check(at(2), "ann", now).is_err());
+        let later = Timestamp::from_secs(1000 + FAILED_LOGIN_PERIOD.as_secs());
+        assert_eq!(limiter.check(at(2), "ann", later), Ok(()));
     }
 }

@@ -15,6 +15,7 @@ use dewar_catalog::{Usage, keys};
 use dewar_kv::KvRead;
 use dewar_types::{BlobId, EntryId, Error, TenantId, UserId, VersionId, VersionName};
 
+use super::removal::{all_removals, scopes_of_removal};
 use super::{Tree, charge};
 
 const PAGE: usize = 1000;
@@ -46,6 +47,8 @@ struct Auditor<'k> {
     buckets: BTreeMap<EntryId, (UserId, u64)>,
     /// Long lists with references.
     lists: BTreeSet<Bytes>,
+    /// Directories that were removed, and those in them.
+    removed: BTreeSet<EntryId>,
     /// Names with older versions.
     histories: BTreeMap<(EntryId, String), History>,
 }
@@ -72,6 +75,7 @@ impl Tree {
             dirs: BTreeMap::new(),
             buckets: BTreeMap::new(),
             lists: BTreeSet::new(),
+            removed: BTreeSet::new(),
             histories: BTreeMap::new(),
         };
         auditor.tenants().await?;
@@ -124,7 +128,30 @@ impl Auditor<'_> {
 
     /// Walks all directories from the tenants' roots down, then looks for entries left over.
     async fn entries(&mut self) -> Result<(), Error> {
-        let mut open: Vec<EntryId> = self.dirs.keys().copied().collect();
+        let roots: Vec<EntryId> = self.dirs.keys().copied().collect();
+        let mut reached = self.walk(roots).await?;
+        let counted: BTreeSet<CounterScope> = self.dirs.values().flatten().copied().collect();
+        let mut removed = Vec::new();
+        for (dir, removal) in all_removals(self.kv).await? {
+            let mut scopes = scopes_of_removal(self.kv, &removal).await?;
+            let spaces = removal.spaces.into_iter().map(CounterScope::Space);
+            scopes.extend(spaces.filter(|space| counted.contains(space)));
+            if self.dirs.insert(dir, scopes).is_some() {
+                self.fault(format!("directory {dir} is removed, and in the tree"));
+            }
+            self.removed.insert(dir);
+            removed.push(dir);
+        }
+        reached += self.walk(removed).await?;
+        let all = self.table(tables::ENTRY).await?.len();
+        if all != reached {
+            self.fault(format!("{} entries cannot be reached", all - reached));
+        }
+        Ok(())
+    }
+
+    /// Walks down from directories, and counts the entries.
+    async fn walk(&mut self, mut open: Vec<EntryId>) -> Result<usize, Error> {
         let mut reached = 0;
         while let Some(dir) = open.pop() {
             let scopes = self.dirs.get(&dir).cloned().unwrap_or_default();
@@ -146,6 +173,8 @@ impl Auditor<'_> {
                             };
                             self.histories.insert((dir, name.to_owned()), history);
                         }
+                        let is_live = file.is_live() && !self.removed.contains(&dir);
+                        self.audit.files += u64::from(is_live);
                         self.file(&file, &scopes);
                     }
                     Entry::Symlink(_) => {}
@@ -160,6 +189,8 @@ impl Auditor<'_> {
                             let owner = child.attributes.owner;
                             self.buckets.insert(id, (owner, settings.documents));
                             inside.push(CounterScope::Bucket(id));
+                        } else if self.removed.contains(&dir) {
+                            self.removed.insert(id);
                         } else {
                             self.audit.dirs += 1;
                         }
@@ -175,15 +206,10 @@ impl Auditor<'_> {
                 }
             }
         }
-        let all = self.table(tables::ENTRY).await?.len();
-        if all != reached {
-            self.fault(format!("{} entries cannot be reached", all - reached));
-        }
-        Ok(())
+        Ok(reached)
     }
 
     fn file(&mut self, file: &FileRecord, scopes: &[CounterScope]) {
-        self.audit.files += u64::from(file.is_live());
         let mut scopes = scopes.to_vec();
         scopes.push(CounterScope::User(file.attributes.owner));
         scopes.extend(file.attributes.group.map(CounterScope::Group));

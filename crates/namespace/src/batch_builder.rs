@@ -28,6 +28,7 @@ use dewar_types::{BlobId, EntryId, Error, ErrorKind, GroupId, Timestamp, UserId,
 
 use super::Tree;
 use super::cache::{Dir, DirCache, Generation};
+use super::named_space::SpacesHold;
 use super::quota_table::quota_exceeded;
 use super::resolve::ResolvedPath;
 
@@ -70,6 +71,9 @@ pub(super) struct BatchBuilder<'t> {
     /// The limits of the counted spaces, and whether limits are enforced.
     spaces: BTreeMap<CounterScope, Quota>,
     limited: bool,
+    /// Kept until the batch is committed and memory has the records of named spaces that it changes.
+    spaces_hold: Option<Arc<SpacesHold>>,
+    changes_spaces: bool,
 }
 
 impl<'t> BatchBuilder<'t> {
@@ -91,7 +95,20 @@ impl<'t> BatchBuilder<'t> {
             stale: false,
             spaces: BTreeMap::new(),
             limited: false,
+            spaces_hold: None,
+            changes_spaces: false,
         }
+    }
+
+    /// Keeps a hold on the named spaces until the change is committed.
+    pub(super) fn keep_hold(&mut self, hold: &Arc<SpacesHold>) {
+        self.spaces_hold = Some(Arc::clone(hold));
+    }
+
+    /// It changes records of named spaces, which nobody else may change meanwhile.
+    pub(super) fn changes_spaces(&mut self, hold: &Arc<SpacesHold>) {
+        self.keep_hold(hold);
+        self.changes_spaces = true;
     }
 
     /// What it adds must fit into the quotas.
@@ -583,10 +600,12 @@ impl<'t> BatchBuilder<'t> {
             .map(|(counter, delta)| (counter.key(), delta))
             .collect();
 
-        let committed = if self.forget.is_empty() {
+        let committed = if self.forget.is_empty() && self.spaces_hold.is_none() {
             self.tree.kv().commit(batch).await
         } else {
-            self.tree.commit_and_forget(batch, self.forget).await
+            let spaces = (self.spaces_hold, self.changes_spaces);
+            let tree = self.tree;
+            tree.commit_and_forget(batch, self.forget, spaces).await
         };
         match committed {
             Ok(seq) => {
@@ -608,7 +627,8 @@ impl<'t> BatchBuilder<'t> {
                 if let Some((_, scope, quota)) = limit.and_then(|at| limits.get(at)) {
                     let usage = self.tree.catalog().usage(*scope).await?;
                     let reserved = self.tree.quotas.reserved.bytes(*scope);
-                    return Err(quota_exceeded(*scope, *quota, usage, reserved));
+                    let what = self.tree.scope_words(*scope);
+                    return Err(quota_exceeded(&what, *quota, usage, reserved));
                 }
                 Ok(CommitOutcome::Lost)
             }
@@ -636,16 +656,22 @@ fn chunks(len: usize, id: VersionId) -> Result<u16, Error> {
 }
 
 impl Tree {
-    /// Commits in a task that outlives the caller, then forgets the directories.
+    /// Commits in a task that outlives the caller, then forgets the directories, and takes changed
+    /// records of spaces into memory.
     async fn commit_and_forget(
         &self,
         batch: Batch,
         forget: Vec<Bytes>,
+        (hold, changes_spaces): (Option<Arc<SpacesHold>>, bool),
     ) -> Result<Seq, CommitError> {
         let kv = Arc::clone(self.kv());
         let cache = Arc::clone(&self.cache);
+        let spaces = Arc::clone(&self.spaces);
         let task = tokio::spawn(async move {
             let committed = kv.commit(batch).await;
+            if changes_spaces && let Err(error) = spaces.reload(&*kv).await {
+                tracing::error!(%error, "the spaces cannot be read; the next change reads them again");
+            }
             match &committed {
                 Err(CommitError::Failed(error)) if !error.left_unchanged() => {
                     dewar_env::coverage_mark("it is open whether a directory changed");
@@ -660,6 +686,7 @@ impl Tree {
                 }
                 _ => cache.forget(&forget),
             }
+            drop(hold);
             committed
         });
         task.await.unwrap_or_else(|error| {

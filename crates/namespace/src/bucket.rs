@@ -13,6 +13,7 @@ use dewar_types::{BucketName, Error, ErrorKind, GroupId, ObjectKey, UserId};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::dirs::PrunePolicy;
+use super::named_space::space_stays;
 use super::retry::ConflictRetry;
 use super::{Bucket, Tree};
 
@@ -231,6 +232,9 @@ impl Tree {
         let mut turn = ConflictRetry::around(self, path.clone());
         loop {
             let chain = self.resolve(bucket, &[]).await?;
+            if let Some((_, space)) = self.spaces_within(bucket, None).first() {
+                return Err(space_stays(&space.name));
+            }
             let empty = match emptiness {
                 Emptiness::Bare => self.purge_empty(bucket.id, PrunePolicy::Implicit).await?,
                 Emptiness::DirectoriesOnly => !self.holds_names(bucket.id).await?,

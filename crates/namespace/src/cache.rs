@@ -29,6 +29,9 @@ use super::documents::BucketDocuments;
 /// Memory of a directory in the cache beside its value, about.
 const DIR_MEMORY_BYTES: usize = 400;
 
+/// Bytes of the longest record of a directory that is remembered.
+const DIR_BYTES_MAX: usize = 4096;
+
 /// A directory as it was read.
 pub(super) struct Dir {
     /// Its entry key.
@@ -153,7 +156,13 @@ impl DirCache {
     }
 
     /// Remembers what a read that began at `since` found.
+    ///
+    /// A directory with long extended attributes is read each time, so that the memory of the cache
+    /// follows from the number of directories.
     pub(super) fn insert(&self, since: Generation, dir: Arc<Dir>) {
+        if dir.value.len() > DIR_BYTES_MAX {
+            return;
+        }
         let mut halves = self.halves.lock();
         if halves.generation == since.0 && !halves.barred.contains_key(&dir.key) {
             halves.put(self.limits(), dir);

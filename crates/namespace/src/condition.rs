@@ -9,7 +9,8 @@ use dewar_types::{Error, ErrorKind, Timestamp};
 pub enum ETagMatch {
     /// `*`
     Any,
-    /// A value, without quotes.
+    /// A value, without quotes. The text of a weak ETag in an If-Match begins with `W/` here and equals no
+    /// ETag, because that header compares strongly (RFC 9110 section 13.1.1).
     Is(String),
 }
 
@@ -106,11 +107,12 @@ impl ReadCondition {
 /// The condition for a write or delete, checked in the transaction that does it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteCondition {
-    /// The current version has this ETag. [`ETagMatch::Any`] means that the name exists.
-    pub if_match: Option<ETagMatch>,
-    /// The current version, if there is one, has another ETag. [`ETagMatch::Any`] means that nothing
-    /// has the name.
-    pub if_none_match: Option<ETagMatch>,
+    /// The current version has one of these ETags; empty for no such condition. [`ETagMatch::Any`] means
+    /// that the name exists.
+    pub if_match: Vec<ETagMatch>,
+    /// The current version, if there is one, has none of these ETags. [`ETagMatch::Any`] means that
+    /// nothing has the name.
+    pub if_none_match: Vec<ETagMatch>,
     /// The current version was modified after this second; something has the name.
     pub if_modified_since: Option<Timestamp>,
     /// The current version was not modified after this second; something has the name.
@@ -124,8 +126,8 @@ pub struct WriteCondition {
 impl WriteCondition {
     /// No condition.
     pub const NONE: Self = Self {
-        if_match: None,
-        if_none_match: None,
+        if_match: Vec::new(),
+        if_none_match: Vec::new(),
         if_modified_since: None,
         if_unmodified_since: None,
         if_size: None,
@@ -136,7 +138,7 @@ impl WriteCondition {
     #[must_use]
     pub fn absent() -> Self {
         Self {
-            if_none_match: Some(ETagMatch::Any),
+            if_none_match: vec![ETagMatch::Any],
             ..Self::NONE
         }
     }
@@ -150,7 +152,7 @@ impl WriteCondition {
     /// Whether the condition depends on the current version, beyond its existence.
     #[must_use]
     pub fn compares(&self) -> bool {
-        let is = |tag: &Option<ETagMatch>| matches!(tag, Some(ETagMatch::Is(_)));
+        let is = |tags: &[ETagMatch]| tags.iter().any(|tag| matches!(tag, ETagMatch::Is(_)));
         is(&self.if_match)
             || is(&self.if_none_match)
             || self.if_modified_at.is_some()
@@ -166,7 +168,7 @@ impl WriteCondition {
     /// requires a certain version and there is none.
     pub fn check(&self, path: &str, current: Option<&VersionRecord>) -> Result<(), Error> {
         let Some(version) = current else {
-            let wants_one = self.if_match.is_some()
+            let wants_one = !self.if_match.is_empty()
                 || self.if_modified_since.is_some()
                 || self.if_unmodified_since.is_some()
                 || self.if_size.is_some()
@@ -180,12 +182,12 @@ impl WriteCondition {
             return Ok(());
         };
         let since = |time: &Timestamp| version.modified.secs() > time.secs();
-        let holds = |tag: &ETagMatch| tag.holds(version);
-        let failed = if self.if_match.as_ref().is_some_and(|tag| !holds(tag)) {
+        let holds = |tags: &[ETagMatch]| tags.iter().any(|tag| tag.holds(version));
+        let failed = if !self.if_match.is_empty() && !holds(&self.if_match) {
             "If-Match"
-        } else if self.if_none_match.as_ref().is_some_and(holds) {
+        } else if holds(&self.if_none_match) {
             "If-None-Match"
-        } else if self.if_match.is_none() && self.if_unmodified_since.as_ref().is_some_and(since) {
+        } else if self.if_match.is_empty() && self.if_unmodified_since.as_ref().is_some_and(since) {
             "If-Unmodified-Since"
         } else if self
             .if_modified_since
@@ -308,11 +310,23 @@ mod tests {
         );
         assert_eq!(write(&WriteCondition::absent(), None), Ok(()));
         let matches = WriteCondition {
-            if_match: Some(ETagMatch::Is("abc".into())),
+            if_match: one("abc"),
             ..WriteCondition::NONE
         };
         assert_eq!(write(&matches, Some(&v)), Ok(()));
         assert_eq!(write(&matches, None), Err(ErrorKind::NotFound));
+        let several = WriteCondition {
+            if_match: vec![ETagMatch::Is("x".into()), ETagMatch::Is("abc".into())],
+            if_none_match: one("x"),
+            ..WriteCondition::NONE
+        };
+        assert_eq!(write(&several, Some(&v)), Ok(()));
+        let none_of = WriteCondition {
+            if_none_match: several.if_match.clone(),
+            ..WriteCondition::NONE
+        };
+        assert_eq!(write(&none_of, Some(&v)), Err(ErrorKind::Precondition));
+        assert_eq!(write(&none_of, None), Ok(()));
         let size = WriteCondition {
             if_size: Some(4),
             ..WriteCondition::NONE

@@ -113,6 +113,11 @@ impl Tree {
             if !options.replace_headers {
                 attributes.headers = source.version.headers.clone();
                 attributes.metadata = source.version.metadata.clone();
+                let given = attributes.client_modified;
+                attributes.client_modified = given.or(source.version.client_modified);
+                if attributes.archive_metadata.is_none() {
+                    attributes.archive_metadata = source.version.archive_metadata.clone();
+                }
             }
             if attributes.tags.is_none() {
                 attributes.tags = Some(source.version.tags.clone());

@@ -114,7 +114,8 @@ impl Tree {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// `NotFound`; `NotEmpty` when it contains live entries or older versions; `Conflict`.
+    /// `NotFound`; `NotEmpty` when it contains live entries or older versions, and for the directory of a
+    /// named space; `Conflict`.
     pub async fn remove_dir(
         &self,
         actor: &Actor<'_>,
@@ -139,6 +140,7 @@ impl Tree {
             stage.vanish(chain.last().key.clone(), id);
             stage.delete(chain.last().key.clone());
             if chain.last().record.space.is_some() {
+                self.require_no_name(&mut stage, id).await?;
                 stage.drop_space(id);
             }
             let above = chain.above();
@@ -249,6 +251,7 @@ impl Tree {
             };
             let space = record.as_ref().is_some_and(|dir| dir.space.is_some());
             if space {
+                self.require_no_name(&mut stage, dir).await?;
                 stage.drop_space(dir);
             }
             if let (PrunePolicy::All(outside), Some(record)) = (purge, &record) {

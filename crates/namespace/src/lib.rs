@@ -68,8 +68,10 @@ mod effort;
 mod handle;
 mod list;
 mod list_versions;
+mod lock_index;
 mod locks;
 mod multipart;
+mod named_space;
 mod node;
 mod publish;
 mod quota;
@@ -77,6 +79,7 @@ mod quota_table;
 mod reclaim;
 mod recount;
 mod relocate;
+mod removal;
 mod rename;
 mod reservation;
 mod resolve;
@@ -118,18 +121,22 @@ pub use multipart::{
     CompleteFn, CompletePart, CompletedObject, ListedUpload, NewPart, NewUpload, OpenUploadEntry,
     PART_NUMBER_MAX, PartNames, PartPage, UploadPage, UploadQuery, UploadUsage,
 };
+pub use named_space::{NewSpace, SPACES_MAX, space_stays};
 pub use node::{Hierarchy, ParentDirectory, ResolvedNode};
 pub use publish::{DataChanges, NewVersion, Published};
 pub use quota::SuspendedQuotas;
 pub use reclaim::ReclaimReport;
 pub use relocate::Relocation;
-pub use rename::RenameOptions;
+pub use removal::FreeingStep;
+pub use rename::{RenameOptions, ReplaceRule};
 pub use reservation::Reservation;
 pub use resolve::{NameRef, ResolvedName};
 pub use version_attributes::VersionAttributes;
 pub use versions::ChangeContext;
 
 use cache::DirCache;
+use lock_index::LockIndex;
+use named_space::Spaces;
 use quota_table::Quotas;
 use retry::ContentionLocks;
 
@@ -147,8 +154,15 @@ pub struct Tree {
     cache: Arc<DirCache>,
     contended: Arc<ContentionLocks>,
     quotas: Arc<Quotas>,
+    /// Held for writing while a directory becomes a space, and for reading while one is removed with
+    /// its content, which must not contain a space.
+    space_marks: Arc<tokio::sync::RwLock<()>>,
+    /// Held while a step frees removed content, and while a space is counted.
+    freeing: Arc<tokio::sync::Mutex<()>>,
+    spaces: Arc<Spaces>,
     /// Held while a lock of WebDAV is granted or removed.
     lock_grants: Arc<tokio::sync::Mutex<()>>,
+    locks: Arc<parking_lot::RwLock<LockIndex>>,
 }
 
 impl Tree {
@@ -159,12 +173,17 @@ impl Tree {
     pub async fn open(kv: Arc<dyn Kv>, env: Env, zone: Zone) -> Result<Self, Error> {
         let catalog = Catalog::new(kv, env, zone);
         let quotas = Arc::new(Quotas::load(&catalog).await?);
+        let spaces = Arc::new(Spaces::load(&catalog).await?);
         let tree = Self {
             catalog,
             cache: Arc::new(DirCache::new(DIRS_CACHED, DIRS_CACHED_BYTES_DEFAULT)),
             contended: Arc::new(ContentionLocks::new()),
             quotas,
+            space_marks: Arc::default(),
+            freeing: Arc::default(),
+            spaces,
             lock_grants: Arc::default(),
+            locks: Arc::default(),
         };
         let default = TenantName::default();
         if tree.catalog().tenant(&default).await?.is_none() {
@@ -178,6 +197,7 @@ impl Tree {
                 Err(error) => return Err(error),
             }
         }
+        tree.load_locks().await?;
         Ok(tree)
     }
 

@@ -2,12 +2,12 @@
 //!
 //! A lock belongs to a name in a directory. Only WebDAV looks at locks, so they are no part of other
 //! changes of the tree. One lock is granted at a time, so that two that exclude each other cannot both
-//! be. A lock that has ended has no effect. The next lock that is taken removes it.
+//! be. A lock that has ended has no effect. The next lock that is taken removes it. An index in memory
+//! leads to the locks of a name and of a directory.
 
 use bytes::Bytes;
 use dewar_catalog::record::{LockRecord, Record};
 use dewar_catalog::{keys, tables};
-use dewar_kv::Scan;
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Timestamp};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
@@ -53,12 +53,6 @@ impl NameLock {
     fn has_ended(&self, now: Timestamp) -> bool {
         self.record.expires <= now
     }
-
-    /// Whether it is on a name below a directory of the bucket.
-    fn is_below(&self, bucket: &Bucket, directory: &ObjectKey) -> bool {
-        let rest = self.record.path.strip_prefix(directory.as_str());
-        self.record.bucket == bucket.id && rest.is_some_and(|rest| rest.starts_with('/'))
-    }
 }
 
 impl Tree {
@@ -73,7 +67,7 @@ impl Tree {
         key: &ObjectKey,
         with_parent: bool,
     ) -> Result<Vec<NameLock>, Error> {
-        if !self.has_locks().await? {
+        if !self.has_locks() {
             return Ok(Vec::new());
         }
         let sites = self.lock_sites(bucket, key).await?;
@@ -83,20 +77,17 @@ impl Tree {
         for (depth, (parent, name)) in sites.iter().enumerate() {
             // A change that makes directories concerns the last one that exists.
             let concerns = depth + 1 == names || (with_parent && depth + 2 == sites.len());
-            let mut pages = keys::locks(*parent, name).pages(&**self.kv(), PAGE);
-            while let Some(page) = pages.next().await? {
-                for (key, value) in page {
-                    let lock = NameLock::from_pair(key, &value)?;
-                    if (concerns || lock.record.deep) && !lock.has_ended(now) {
-                        covering.push(lock);
-                    }
+            let of_name = self.locks.read().of_name(&keys::locks(*parent, name));
+            for lock in self.live_locks(of_name, now).await? {
+                if concerns || lock.record.deep {
+                    covering.push(lock);
                 }
             }
         }
         Ok(covering)
     }
 
-    /// The locks of names below a directory. This reads all locks.
+    /// The locks of names below a directory.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -105,13 +96,18 @@ impl Tree {
         bucket: &Bucket,
         directory: &ObjectKey,
     ) -> Result<Vec<NameLock>, Error> {
-        let mut pages = tables::LOCK.keys().pages(&**self.kv(), PAGE);
         let now = self.catalog().env().clock.now();
+        let below = self.locks.read().below(bucket.id, directory.as_str());
+        self.live_locks(below, now).await
+    }
+
+    /// The locks under these keys that have not ended.
+    async fn live_locks(&self, keys: Vec<Bytes>, now: Timestamp) -> Result<Vec<NameLock>, Error> {
         let mut locks = Vec::new();
-        while let Some(page) = pages.next().await? {
-            for (key, value) in page {
+        for key in keys {
+            if let Some(value) = self.kv().get(&key).await?.value {
                 let lock = NameLock::from_pair(key, &value)?;
-                if lock.is_below(bucket, directory) && !lock.has_ended(now) {
+                if !lock.has_ended(now) {
                     locks.push(lock);
                 }
             }
@@ -149,21 +145,20 @@ impl Tree {
     ) -> Result<LockGrant, Error> {
         let _one_at_a_time = self.lock_grants.lock().await;
         let now = self.catalog().env().clock.now();
-        let all = self.all_locks().await?;
-        let (ended, live): (Vec<_>, Vec<_>) = all.into_iter().partition(|lock| lock.has_ended(now));
         let excludes = |lock: &NameLock| !(record.shared && lock.record.shared);
         let mut concerned = self.locks_covering(bucket, key, false).await?;
         if record.deep {
-            let below = live.iter().filter(|lock| lock.is_below(bucket, key));
-            concerned.extend(below.cloned());
+            concerned.extend(self.locks_below(bucket, key).await?);
         }
         if let Some(lock) = concerned.into_iter().find(excludes) {
             return Ok(LockGrant::Excluded(lock));
         }
-        let own = live
-            .iter()
-            .filter(|lock| lock.record.holder == record.holder);
-        if own.count() >= per_holder || live.len() >= LOCKS_MAX {
+        let (own, live, ended) = {
+            let index = self.locks.read();
+            let ended = index.ended(now, ENDED_REMOVED_MAX);
+            (index.held_by(&record.holder, now), index.live(now), ended)
+        };
+        if own >= per_holder || live >= LOCKS_MAX {
             let message = format!("{} has too many locks", record.principal);
             return Err(Error::new(ErrorKind::Quota, message));
         }
@@ -180,11 +175,16 @@ impl Tree {
             record,
         };
         let mut stage = BatchBuilder::new(self);
-        for lock in ended.into_iter().take(ENDED_REMOVED_MAX) {
-            stage.delete(lock.key);
+        for key in &ended {
+            stage.delete(key.clone());
         }
         stage.put(lock.key.clone(), lock.record.to_value());
         commit(stage).await?;
+        let mut index = self.locks.write();
+        for key in &ended {
+            index.remove(key);
+        }
+        index.insert(&lock.key, &lock.record);
         Ok(LockGrant::Granted(lock))
     }
 
@@ -214,6 +214,7 @@ impl Tree {
         let mut stage = BatchBuilder::new(self);
         stage.put(extended.key.clone(), extended.record.to_value());
         commit(stage).await?;
+        self.locks.write().insert(&extended.key, &extended.record);
         Ok(extended)
     }
 
@@ -227,25 +228,37 @@ impl Tree {
         }
         let _one_at_a_time = self.lock_grants.lock().await;
         let mut stage = BatchBuilder::new(self);
-        for lock in locks {
-            stage.delete(lock.key);
+        for lock in &locks {
+            stage.delete(lock.key.clone());
         }
-        commit(stage).await
+        commit(stage).await?;
+        let mut index = self.locks.write();
+        for lock in &locks {
+            index.remove(&lock.key);
+        }
+        Ok(())
     }
 
-    /// Whether there is any lock at all. Usually there is none, and nothing else is read.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    pub async fn has_locks(&self) -> Result<bool, Error> {
-        let range = tables::LOCK.keys();
-        let scan = Scan {
-            from: &range.from,
-            to: &range.to,
-            limit: 1,
-            reverse: false,
-        };
-        Ok(!self.kv().scan(scan).await?.pairs.is_empty())
+    /// Whether there is any lock at all, from memory.
+    #[must_use]
+    pub fn has_locks(&self) -> bool {
+        !self.locks.read().is_empty()
+    }
+
+    /// Finds out where all locks are. One whose record is damaged locks nothing, and keeps nobody from
+    /// opening the tree.
+    pub(super) async fn load_locks(&self) -> Result<(), Error> {
+        let mut pages = tables::LOCK.keys().pages(&**self.kv(), PAGE);
+        while let Some(page) = pages.next().await? {
+            let mut index = self.locks.write();
+            for (key, value) in page {
+                match NameLock::from_pair(key, &value) {
+                    Ok(lock) => index.insert(&lock.key, &lock.record),
+                    Err(error) => tracing::warn!(%error, "a lock is left out"),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The directory and the name of each step of a path, as far as the directories exist.

@@ -267,7 +267,7 @@ impl BatchBuilder<'_> {
             None => self.mint_entry().await?,
         };
         let mut attributes = self.attributes(id, file.owner, group, file.mode);
-        attributes.mtime = version.modified;
+        attributes.mtime = version.client_modified.unwrap_or(version.modified);
         attributes.xattrs = file.xattrs;
         name.put(attributes, version.clone());
         name.settle(self).await?;

@@ -49,6 +49,16 @@ impl Tree {
         self.quotas.get(scope)
     }
 
+    /// Limits a bucket, unless a named space in it has a larger quota.
+    ///
+    /// # Errors
+    /// `InvalidArgument`; errors of the engine.
+    pub async fn limit_bucket(&self, bucket: &Bucket, quota: Quota) -> Result<(), Error> {
+        let _hold = self.spaces.hold().await;
+        self.check_inner_quotas(bucket, None, quota).await?;
+        self.limit(CounterScope::Bucket(bucket.id), quota).await
+    }
+
     /// Limits a tenant, a user or a bucket; an empty quota removes the limits. Existing content
     /// stays, however large it is.
     ///
@@ -177,7 +187,8 @@ impl Tree {
                 ..usage
             };
             if !quota.fits(taken, more.objects, more.bytes) {
-                return Err(quota_exceeded(scope, quota, usage, reserved));
+                let what = self.scope_words(scope);
+                return Err(quota_exceeded(&what, quota, usage, reserved));
             }
         }
         Ok(())
@@ -225,7 +236,9 @@ impl Tree {
     /// leaves it a space without limits.
     ///
     /// # Errors
-    /// `NotFound`; `Conflict`; errors of the engine.
+    /// `NotFound`; `InvalidArgument` for the directory of a named space without a limit of bytes, and
+    /// for limits that contradict those of a named space around it or in it; `Conflict`; errors of the
+    /// engine.
     pub async fn limit_space(
         &self,
         actor: &Actor<'_>,
@@ -233,13 +246,27 @@ impl Tree {
         path: &ObjectKey,
         quota: Quota,
     ) -> Result<EntryId, Error> {
+        let hold = self.spaces.hold().await;
+        let chain = self.dir_chain(bucket, path).await?;
+        let name = match chain.missing {
+            None => self.spaces.name(chain.last_id()),
+            Some(_) => None,
+        };
+        if let Some(name) = name {
+            if quota.max_bytes.is_none() {
+                let message = format!("the space {name} needs a limit of bytes");
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            self.check_outer_quotas(&chain, quota)?;
+        }
+        self.check_inner_quotas(bucket, Some(path), quota).await?;
         if !quota.is_empty() {
             // Before the mark, or what is put meanwhile would not know that there is any limit.
-            let chain = self.dir_chain(bucket, path).await?;
             self.quotas
                 .put(CounterScope::Space(chain.last_id()), Quota::default());
         }
         let id = self.mark_space(actor, bucket, path, quota).await?;
+        drop(hold);
         self.count_space(bucket, path).await?;
         Ok(id)
     }

@@ -111,20 +111,8 @@ impl Reserved {
     }
 }
 
-/// Refuses what does not fit beside what is there and what open writers have `reserved`.
-pub(super) fn quota_exceeded(
-    scope: CounterScope,
-    quota: Quota,
-    usage: Usage,
-    reserved: u64,
-) -> Error {
-    let what = match scope {
-        CounterScope::Tenant(_) => "the tenant",
-        CounterScope::Bucket(_) => "the bucket",
-        CounterScope::Space(_) => "the directory",
-        CounterScope::User(_) => "the owner",
-        CounterScope::Group(_) => "the group",
-    };
+/// Refuses what does not fit beside what is in `what` and what open writers have `reserved`.
+pub(super) fn quota_exceeded(what: &str, quota: Quota, usage: Usage, reserved: u64) -> Error {
     let mut words = format!(
         "{what} holds {} bytes in {} objects (versions, delete markers, open uploads and made directories count)",
         usage.bytes, usage.objects

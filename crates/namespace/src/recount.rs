@@ -21,6 +21,7 @@ use dewar_types::{EntryId, Error, ErrorKind, GroupId, UserId};
 
 use super::Tree;
 use super::charge::{of_current, of_dir, of_documents, of_upload, of_version, part_bytes};
+use super::removal::{all_removals, scopes_of_removal};
 
 /// How this release counts.
 const COUNTING: u8 = 4;
@@ -129,6 +130,20 @@ impl<'k> Recount<'k> {
                 open.push((tenant.root(), [CounterScope::Tenant(tenant.id)].into()));
             }
         }
+        self.walk(open).await?;
+        let mut removed = Vec::new();
+        for (dir, removal) in all_removals(self.kv).await? {
+            let mut scopes = scopes_of_removal(self.kv, &removal).await?;
+            let spaces = removal.spaces.into_iter();
+            let there = spaces.filter(|space| self.spaces.contains(space));
+            scopes.extend(there.map(CounterScope::Space));
+            removed.push((dir, scopes.into()));
+        }
+        self.walk(removed).await
+    }
+
+    /// All that is in these directories, which the scopes count.
+    async fn walk(&mut self, mut open: Vec<(EntryId, Arc<[CounterScope]>)>) -> Result<(), Error> {
         while let Some((dir, scopes)) = open.pop() {
             let mut pages = keys::entries(dir).pages(self.kv, PAGE);
             while let Some(pairs) = pages.next().await? {

@@ -24,11 +24,23 @@ use super::{Bucket, Tree};
 /// Most older versions that a file may have to be renamed: they move in one batch.
 const HISTORY_MAX: usize = 5_000;
 
+/// What a rename may replace, beside a file by a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplaceRule {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// An empty directory by a directory, as in POSIX.
+    EmptyDirectory,
+    /// Everything: directories with their content as [`Tree::detach_dir`] removes them, and files.
+    Everything,
+}
+
 /// How to rename a directory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RenameOptions {
-    /// Whether an empty directory at the target may be replaced, as in POSIX.
-    pub replace_empty: bool,
+    /// What may be replaced at the target.
+    pub replaces: ReplaceRule,
     /// Whether missing directories of the target's path are made, as by a key's slashes. Otherwise
     /// the error is `NotFound`.
     pub make_parents: bool,
@@ -49,10 +61,40 @@ impl Tree {
     pub async fn rename_file(
         &self,
         actor: &Actor<'_>,
+        from: NameRef<'_>,
+        to: NameRef<'_>,
+        conditions: (&WriteCondition, &WriteCondition),
+        hierarchy: Hierarchy,
+    ) -> Result<Published, Error> {
+        let replaces = ReplaceRule::Nothing;
+        self.rename_over(actor, from, to, conditions, (hierarchy, replaces))
+            .await
+    }
+
+    /// As [`Tree::rename_file`] in a hierarchy; a directory that has the new name is removed with its
+    /// content, in the same batch.
+    ///
+    /// # Errors
+    /// As [`Tree::rename_file`]; for the directory as [`Tree::detach_dir`], and `InvalidArgument` if
+    /// the file is in it.
+    pub async fn rename_file_over(
+        &self,
+        actor: &Actor<'_>,
+        from: NameRef<'_>,
+        to: NameRef<'_>,
+        conditions: (&WriteCondition, &WriteCondition),
+    ) -> Result<Published, Error> {
+        let rules = (Hierarchy::Strict, ReplaceRule::Everything);
+        self.rename_over(actor, from, to, conditions, rules).await
+    }
+
+    async fn rename_over(
+        &self,
+        actor: &Actor<'_>,
         mut from: NameRef<'_>,
         mut to: NameRef<'_>,
         conditions: (&WriteCondition, &WriteCondition),
-        hierarchy: Hierarchy,
+        (hierarchy, replaces): (Hierarchy, ReplaceRule),
     ) -> Result<Published, Error> {
         let mut turn = ConflictRetry::new(self, to.path());
         if from.bucket.id != to.bucket.id {
@@ -78,7 +120,17 @@ impl Tree {
             }
             let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
-            if hierarchy == Hierarchy::Strict {
+            let replaces = replaces == ReplaceRule::Everything;
+            let _no_new_space = match replaces {
+                true => Some(self.space_marks.read().await),
+                false => None,
+            };
+            if hierarchy == Hierarchy::Strict
+                && !(replaces
+                    && self
+                        .replace_dir_by_file(actor, &mut stage, &source, &target)
+                        .await?)
+            {
                 self.check_file_place(&mut stage, &target).await?;
             }
             let published = stage.move_file(actor, &source, &target, file).await?;
@@ -87,6 +139,25 @@ impl Tree {
                 CommitOutcome::Lost => turn.lost().await?,
             }
         }
+    }
+
+    /// Takes a directory out of the tree that has the new name of a file, and says whether there was
+    /// one.
+    async fn replace_dir_by_file(
+        &self,
+        actor: &Actor<'_>,
+        stage: &mut BatchBuilder<'_>,
+        source: &ResolvedName,
+        target: &ResolvedName,
+    ) -> Result<bool, Error> {
+        let mut old = target.chain.clone();
+        self.descend(&mut old, &target.name).await?;
+        if !self.stands(&old).await? {
+            return Ok(false);
+        }
+        refuse_own_directory(&source.chain, &old, &source.path)?;
+        self.stage_detach(actor, stage, &old, &target.path).await?;
+        Ok(true)
     }
 
     /// Renames a directory in its bucket, with all its entries. Uploads in progress keep the key
@@ -109,6 +180,7 @@ impl Tree {
         if from.0.id != to.0.id {
             return Err(cross_device(&path, turn.path()));
         }
+        let hold = self.spaces.hold_for_rename(from.0, from.1).await;
         loop {
             let source = self.dir_chain(from.0, from.1).await?;
             if !self.stands(&source).await? {
@@ -145,11 +217,18 @@ impl Tree {
                 return Err(cross_device(&path, turn.path()));
             }
             let mut stage = BatchBuilder::new(self);
+            let _no_new_space = match options.replaces {
+                ReplaceRule::Everything => Some(self.space_marks.read().await),
+                ReplaceRule::Nothing | ReplaceRule::EmptyDirectory => None,
+            };
             if options.hierarchy == Hierarchy::Strict {
                 let target = self.find_name(to.0, to.1).await?;
-                if target.file().is_some() {
-                    let message = format!("{} is no directory", turn.path());
-                    return Err(Error::new(ErrorKind::NotADirectory, message));
+                if let Some(file) = target.file() {
+                    if options.replaces != ReplaceRule::Everything {
+                        let message = format!("{} is no directory", turn.path());
+                        return Err(Error::new(ErrorKind::NotADirectory, message));
+                    }
+                    stage.replace_file_by_dir(actor, &target, file).await?;
                 }
                 stage.watch_above(&self.check_above(&target).await?);
                 if let Some((key, read)) = &target.slot {
@@ -159,12 +238,15 @@ impl Tree {
             let old = self.dir_chain(to.0, to.1).await?;
             stage.watch(&old);
             if old.missing.is_none() {
-                self.clear_for_rename(&mut stage, &old, turn.path(), options)
+                refuse_own_directory(&source, &old, &path)?;
+                self.clear_for_rename(actor, &mut stage, &old, turn.path(), options)
                     .await?;
             }
             stage
                 .move_dir(actor, &source, &above, name, (&path, turn.path()))
                 .await?;
+            stage.keep_hold(&hold);
+            self.stage_renamed_spaces(&mut stage, &hold, from, to.1);
             match stage.commit().await? {
                 CommitOutcome::Done => return Ok(()),
                 CommitOutcome::Lost => turn.lost().await?,
@@ -175,20 +257,25 @@ impl Tree {
     /// Makes sure that the directory at a rename's target may be replaced.
     async fn clear_for_rename(
         &self,
+        actor: &Actor<'_>,
         stage: &mut BatchBuilder<'_>,
         old: &ResolvedPath,
         path: &str,
         options: RenameOptions,
     ) -> Result<(), Error> {
         let dir = &old.last().record;
-        if !dir.implicit && !options.replace_empty {
+        if !dir.implicit && options.replaces == ReplaceRule::Nothing {
             return Err(Error::new(
                 ErrorKind::AlreadyExists,
                 format!("{path} exists"),
             ));
         }
         let id = dir.attributes.id;
-        if dir.space.is_some() || !self.purge_empty(id, PrunePolicy::Implicit).await? {
+        let empty = dir.space.is_none() && self.purge_empty(id, PrunePolicy::Implicit).await?;
+        if !empty && options.replaces == ReplaceRule::Everything {
+            return self.stage_detach(actor, stage, old, path).await;
+        }
+        if !empty {
             return Err(Error::new(
                 ErrorKind::NotEmpty,
                 format!("directory {path} is not empty"),
@@ -284,6 +371,31 @@ impl BatchBuilder<'_> {
         })
     }
 
+    /// A file goes whose name a directory gets.
+    async fn replace_file_by_dir(
+        &mut self,
+        actor: &Actor<'_>,
+        target: &ResolvedName,
+        file: &FileRecord,
+    ) -> Result<(), Error> {
+        if target.chain.versioning() != Versioning::Off {
+            return Err(hides_versions(target));
+        }
+        let Some((key, _)) = &target.slot else {
+            return Ok(());
+        };
+        let mut there = Name::new(target, target.chain.last_id());
+        let replaced = there.give_way(self, Versioning::Off).await?;
+        self.charge_current(target, file, -1);
+        self.delete(key.clone());
+        let (parent, id) = (target.chain.last_id(), file.attributes.id);
+        let record = ChangeRecord {
+            version: replaced.as_ref().map(Into::into),
+            ..target.change(ChangeKind::Delete, parent, id)
+        };
+        self.log(actor, record).await
+    }
+
     /// The older versions follow their name.
     async fn move_history(
         &mut self,
@@ -362,11 +474,30 @@ fn refuse_rename(source: &ResolvedName, target: Option<&ResolvedName>) -> Result
             && matches!(target.entry, Some(Entry::File(_)))
     };
     match target.filter(hides) {
-        Some(target) => Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("{} has versions that a rename would hide", target.path),
-        )),
+        Some(target) => Err(hides_versions(target)),
         None => Ok(()),
+    }
+}
+
+fn hides_versions(target: &ResolvedName) -> Error {
+    let message = format!("{} has versions that a rename would hide", target.path);
+    Error::new(ErrorKind::Unsupported, message)
+}
+
+/// What is in a directory cannot take its place.
+fn refuse_own_directory(
+    source: &ResolvedPath,
+    old: &ResolvedPath,
+    path: &str,
+) -> Result<(), Error> {
+    let replaced = old.last_id();
+    let mut dirs = source.dirs.iter();
+    match dirs.any(|dir| dir.record.attributes.id == replaced) {
+        true => Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("{path} cannot take the place of a directory that it is in"),
+        )),
+        false => Ok(()),
     }
 }
 

@@ -6,14 +6,14 @@
 //! content of the snapshot and the counter in the same snapshot. Changes made meanwhile are in
 //! neither, so the sum is exact. After a crash, the count is done again.
 
-use dewar_catalog::record::{
-    ChangeKind, Counter, CounterScope, DirRecord, Record, SpaceMark, VersionRecord,
-};
+use dewar_catalog::record::{ChangeKind, Counter, CounterScope, DirRecord, Record, VersionRecord};
 use dewar_catalog::{Actor, Quota, Usage, keys};
 use dewar_kv::KvRead;
 use dewar_types::{EntryId, Error, GroupId, ObjectKey};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
+use super::named_space::marked_with;
+use super::removal::all_removals;
 use super::resolve::{ResolvedPath, not_found};
 use super::retry::ConflictRetry;
 use super::walk::{Walk, WalkStep};
@@ -35,16 +35,10 @@ impl Tree {
         path: &ObjectKey,
         quota: Quota,
     ) -> Result<EntryId, Error> {
+        let _no_removal = self.space_marks.write().await;
         self.remark(actor, bucket, Some(path), |record, stage| {
             record.implicit = false;
-            let counted = record.space.as_ref().is_some_and(|mark| mark.counted);
-            record.space = Some(SpaceMark {
-                counted,
-                max_bytes: quota.max_bytes,
-                max_objects: quota.max_objects,
-                soft_bytes: quota.soft_bytes,
-                soft_objects: quota.soft_objects,
-            });
+            record.space = Some(marked_with(record.space.as_ref(), quota));
             let id = record.attributes.id;
             Self::note_space(stage, id, quota, (bucket.id, path));
         })
@@ -118,9 +112,11 @@ impl Tree {
         path: Option<&ObjectKey>,
         group: Option<GroupId>,
     ) -> Result<(), Error> {
-        self.remark(actor, bucket, path, |record, _| {
+        let hold = self.spaces.hold().await;
+        self.remark(actor, bucket, path, |record, stage| {
             record.implicit = false;
             record.attributes.group = group;
+            self.stage_space_group(stage, &hold, record.attributes.id, group);
         })
         .await?;
         Ok(())
@@ -185,7 +181,7 @@ impl Tree {
         }
     }
 
-    async fn remark(
+    pub(super) async fn remark(
         &self,
         actor: &Actor<'_>,
         bucket: &Bucket,
@@ -235,6 +231,7 @@ impl Tree {
     /// # Errors
     /// `NotFound` when there is no such space; `Conflict`; errors of the engine.
     pub async fn count_space(&self, bucket: &Bucket, path: &ObjectKey) -> Result<Usage, Error> {
+        let _no_freeing = self.freeing.lock().await;
         let mut turn = ConflictRetry::new(self, bucket.path(path.as_str()));
         loop {
             let chain = self.dir_chain(bucket, path).await?;
@@ -261,6 +258,12 @@ impl Tree {
             let said = (objects.value(kv).await?, bytes.value(kv).await?);
             let mut usage = count_below(kv, id).await?;
             usage += charge::uploads_of_space(kv, bucket.id, id).await?;
+            // What was removed and is not freed yet still counts.
+            for (removed, removal) in all_removals(kv).await? {
+                if removal.spaces.contains(&id) {
+                    usage += count_below(kv, removed).await?;
+                }
+            }
             let mut stage = BatchBuilder::new(self);
             self.stage_mark(&mut stage, &chain, |record, stage| {
                 if let Some(mark) = &mut record.space {

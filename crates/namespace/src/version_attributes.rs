@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use dewar_catalog::record::{Retention, SystemHeaders, UploadRecord, VersionRecord};
+use dewar_types::Timestamp;
 use minicbor::bytes::ByteVec;
 
 /// Attributes of a version beside its content.
@@ -24,6 +25,11 @@ pub struct VersionAttributes {
     pub storage_class: Option<String>,
     /// The access control list, in a form that the layers above define. Requests carry theirs apart.
     pub acl: Option<ByteVec>,
+    /// When the content changed, as the client says that writes it. It becomes the modification time of
+    /// the file.
+    pub client_modified: Option<Timestamp>,
+    /// Text for a tape archive: JSON in base64 (WLCG's `ArchiveMetadata`).
+    pub archive_metadata: Option<String>,
 }
 
 impl VersionAttributes {
@@ -37,14 +43,17 @@ impl VersionAttributes {
             legal_hold: self.legal_hold,
             storage_class: self.storage_class,
             acl: self.acl,
+            client_modified: self.client_modified,
+            archive_metadata: self.archive_metadata,
             ..version
         }
     }
 
-    /// Bytes of the headers and the user metadata, names included.
+    /// Bytes of the headers, of the user metadata with its names, and of the text for an archive.
     #[must_use]
     pub fn metadata_bytes(&self) -> usize {
-        self.headers.bytes() + text_bytes(&self.metadata)
+        let archive = self.archive_metadata.as_ref().map_or(0, String::len);
+        self.headers.bytes() + text_bytes(&self.metadata) + archive
     }
 
     /// Bytes of all texts.
@@ -70,6 +79,8 @@ impl From<&VersionRecord> for VersionAttributes {
             legal_hold: version.legal_hold,
             storage_class: version.storage_class.clone(),
             acl: version.acl.clone(),
+            client_modified: version.client_modified,
+            archive_metadata: version.archive_metadata.clone(),
         }
     }
 }
@@ -84,6 +95,8 @@ impl From<&UploadRecord> for VersionAttributes {
             legal_hold: upload.legal_hold,
             storage_class: upload.storage_class.clone(),
             acl: upload.acl.clone(),
+            client_modified: None,
+            archive_metadata: None,
         }
     }
 }

@@ -205,7 +205,7 @@ impl Inner {
         asked: &WriteCondition,
         file: Option<&FileRecord>,
     ) -> Result<WriteCondition> {
-        if asked.compares() || asked.if_match.is_some() {
+        if asked.compares() || !asked.if_match.is_empty() {
             self.authorize_comparison(caller, bucket, key, file)?;
         }
         let mut condition = asked.clone();
@@ -218,7 +218,7 @@ impl Inner {
                     .record_refusal(caller, Action::PutObject, path, why);
                 return Err(Error::new(ErrorKind::Denied, message));
             }
-            condition.if_none_match = Some(ETagMatch::Any);
+            condition.if_none_match = vec![ETagMatch::Any];
         }
         Ok(condition)
     }

@@ -184,6 +184,9 @@ impl Store {
         if !request.replace_headers {
             let source = download.info.attributes.clone();
             (attributes.headers, attributes.metadata) = (source.headers, source.metadata);
+            attributes.client_modified = attributes.client_modified.or(source.client_modified);
+            let archive = attributes.archive_metadata.take();
+            attributes.archive_metadata = archive.or(source.archive_metadata);
         }
         let write = WriteRequest {
             hierarchy: request.hierarchy,

@@ -86,10 +86,12 @@ impl Store {
             };
             let key = Some(item.key.as_str());
             let version = item.version.map(|version| version.to_string());
-            let if_match = item.condition.if_match.as_ref().map(|etag| match etag {
+            let etags = item.condition.if_match.iter().map(|etag| match etag {
                 ETagMatch::Any => "*".to_owned(),
                 ETagMatch::Is(value) => format!("\"{value}\""),
             });
+            let etags = etags.collect::<Vec<_>>().join(", ");
+            let if_match = (!etags.is_empty()).then_some(etags);
             let details = Details {
                 version: version.as_deref(),
                 if_match: if_match.as_deref(),

@@ -41,6 +41,7 @@ mod multipart_digest;
 mod names_at_risk;
 pub mod quota;
 mod rename;
+pub mod space;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]

@@ -44,12 +44,8 @@ pub const REVISION_RUNS_MAX: usize = 65_536;
 /// Most alternations of reading and writing in a file that is being written.
 pub const READ_WRITE_SWITCHES_MAX: usize = 1000;
 
-/// Extended attributes of a file, names and values together, in bytes.
+/// Extended attributes of a file or directory, names and values together, in bytes.
 pub const XATTR_BYTES_MAX: usize = 64 << 10;
-
-/// Most bytes of extended attributes of a directory, names and values together. It is the amount of
-/// metadata that is free for a file, because quotas do not count directories.
-pub const DIRECTORY_XATTR_BYTES_MAX: usize = dewar_namespace::METADATA_FREE as usize;
 
 /// The number of attempts of a copy whose source is replaced after the check.
 pub const COPY_ATTEMPTS_MAX: usize = 16;

@@ -89,9 +89,22 @@ pub struct QuotaReport {
     pub usage: Usage,
 }
 
+/// The limits that apply to a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaState {
+    /// The limits.
+    pub quota: Quota,
+    /// What they count.
+    pub usage: Usage,
+    /// The name of the innermost space around the path. A limited directory in it may have limits of
+    /// its own, and these are reported.
+    pub space: Option<String>,
+}
+
 /// The target in the catalog.
 enum ResolvedTarget {
     CounterScope(CounterScope),
+    Bucket(Box<Bucket>),
     Directory(Box<Bucket>, ObjectKey),
 }
 
@@ -101,13 +114,18 @@ impl Store {
     /// which takes a walk over its content.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], [`ErrorKind::NoSuchBucket`]; those of the catalog.
+    /// [`ErrorKind::NotFound`], [`ErrorKind::NoSuchBucket`]; [`ErrorKind::InvalidArgument`] for limits
+    /// that contradict those of a space; those of the catalog.
     pub async fn set_quota(&self, target: &QuotaTarget, quota: Quota) -> Result<QuotaReport> {
         let tree = &self.inner.tree;
         let scope = match self.inner.resolve_target(target).await? {
             ResolvedTarget::CounterScope(scope) => {
                 tree.limit(scope, quota).await?;
                 scope
+            }
+            ResolvedTarget::Bucket(bucket) => {
+                tree.limit_bucket(&bucket, quota).await?;
+                CounterScope::Bucket(bucket.id)
             }
             ResolvedTarget::Directory(bucket, path) => {
                 let tree = Arc::clone(tree);
@@ -137,6 +155,10 @@ impl Store {
         let tree = &self.inner.tree;
         let (scope, quota) = match self.inner.resolve_target(target).await? {
             ResolvedTarget::CounterScope(scope) => (scope, tree.quota(scope).unwrap_or_default()),
+            ResolvedTarget::Bucket(bucket) => {
+                let scope = CounterScope::Bucket(bucket.id);
+                (scope, tree.quota(scope).unwrap_or_default())
+            }
             ResolvedTarget::Directory(bucket, path) => {
                 let found = tree.space(&bucket, &path).await?;
                 let (id, quota) = found.ok_or_else(|| {
@@ -262,7 +284,8 @@ impl Store {
     }
 
     /// The limits that apply to a path, with their usage: those of the innermost limited directory,
-    /// otherwise those of the bucket. `None` if there are none.
+    /// otherwise those of the bucket. `None` if there are none. They come with the innermost space
+    /// around the path.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`] for callers who may not list the bucket; [`ErrorKind::NoSuchBucket`].
@@ -271,7 +294,7 @@ impl Store {
         caller: &Caller,
         bucket: &BucketRef,
         path: Option<&ObjectKey>,
-    ) -> Result<Option<(Quota, Usage)>> {
+    ) -> Result<Option<QuotaState>> {
         let prefix = path.map(ObjectKey::as_str);
         let admitted = self
             .inner
@@ -285,7 +308,13 @@ impl Store {
         let scope = CounterScope::Bucket(bucket.id);
         let nearest = space.or_else(|| Some((scope, tree.quota(scope)?)));
         match nearest {
-            Some((scope, quota)) => Ok(Some((quota, tree.catalog().usage(scope).await?))),
+            Some((scope, quota)) => Ok(Some(QuotaState {
+                quota,
+                usage: tree.catalog().usage(scope).await?,
+                space: path
+                    .and_then(|path| tree.named_space_at(&bucket, path))
+                    .map(|space| space.name),
+            })),
             None => Ok(None),
         }
     }
@@ -385,9 +414,9 @@ impl Inner {
             QuotaTarget::Group(name) => ResolvedTarget::CounterScope(CounterScope::Group(
                 self.accounts.group_called(name).await?,
             )),
-            QuotaTarget::Bucket(bucket) => ResolvedTarget::CounterScope(CounterScope::Bucket(
-                self.bucket_of(&system, bucket).await?.id,
-            )),
+            QuotaTarget::Bucket(bucket) => {
+                ResolvedTarget::Bucket(Box::new(self.bucket_of(&system, bucket).await?))
+            }
             QuotaTarget::Directory(bucket, path) => {
                 let bucket = self.bucket_of(&system, bucket).await?;
                 ResolvedTarget::Directory(Box::new(bucket), path.clone())
@@ -395,7 +424,7 @@ impl Inner {
         })
     }
 
-    async fn bucket_by_id(&self, id: EntryId) -> Result<Option<Bucket>> {
+    pub(crate) async fn bucket_by_id(&self, id: EntryId) -> Result<Option<Bucket>> {
         for tenant in self.tree.catalog().tenants().await? {
             let mut after = None::<String>;
             loop {

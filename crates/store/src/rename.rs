@@ -1,7 +1,7 @@
 //! Renaming an object or a directory.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_namespace::{Bucket, Hierarchy, NameRef, RenameOptions};
+use dewar_namespace::{Bucket, Hierarchy, NameRef, RenameOptions, ReplaceRule};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::access::policies_tell_keys_apart;
@@ -68,7 +68,8 @@ impl Store {
     }
 
     /// Renames a file or a directory by the rules of a hierarchy, in one batch. Missing directories
-    /// above the target are made. Content does not move between buckets: copy it with
+    /// above the target are made. With [`Overwrite::Everything`], a directory at the target is removed in
+    /// the same batch, and its content is freed later. Content does not move between buckets: copy it with
     /// [`Store::copy_tree`] or [`Store::copy`], then remove it.
     ///
     /// # Errors
@@ -77,7 +78,8 @@ impl Store {
     /// - [`ErrorKind::NotADirectory`] for a directory onto a file, and for a file above the target.
     /// - [`ErrorKind::AlreadyExists`] and [`ErrorKind::NotEmpty`] as [`Overwrite`] says.
     /// - [`ErrorKind::InvalidArgument`] for a target below the source.
-    /// - [`ErrorKind::Unsupported`] for another bucket.
+    /// - [`ErrorKind::Unsupported`] for another bucket or space, in a bucket with object lock, and where
+    ///   something would be replaced whose versions are kept or that contains a space.
     pub async fn rename_node(&self, caller: &Caller, request: RenameNodeRequest) -> Result<()> {
         let inner = &self.inner;
         let (source, target) = (&request.source.key, &request.target.key);
@@ -99,9 +101,16 @@ impl Store {
             inner
                 .write_target(caller, &bucket, &to, &none, false)
                 .await?;
+            let replaces = match request.overwrite {
+                Overwrite::Never | Overwrite::Files => ReplaceRule::Nothing,
+                Overwrite::EmptyDirectories => ReplaceRule::EmptyDirectory,
+                Overwrite::Everything => {
+                    inner.authorize_replacement(caller, &bucket, target).await?
+                }
+            };
             let options = RenameOptions {
                 make_parents: true,
-                replace_empty: request.overwrite == Overwrite::EmptyDirectories,
+                replaces,
                 hierarchy: Hierarchy::Strict,
             };
             return inner
@@ -118,9 +127,19 @@ impl Store {
         }
         inner.authorize_rename(caller, &bucket, source, target)?;
         inner.authorize_comparison(caller, &bucket, source, node.file())?;
+        let mut replaces_tree = false;
+        if request.overwrite == Overwrite::Everything {
+            let old = inner.tree.find_node(&bucket, target).await?;
+            replaces_tree = old.directory().is_some();
+            if replaces_tree {
+                inner.authorize_tree_removal(caller, &bucket, target)?;
+            }
+        }
         let asked = match request.overwrite {
             Overwrite::Never => WriteCondition::absent(),
-            Overwrite::Files | Overwrite::EmptyDirectories => WriteCondition::NONE,
+            Overwrite::Files | Overwrite::EmptyDirectories | Overwrite::Everything => {
+                WriteCondition::NONE
+            }
         };
         let (condition, there) = inner
             .write_target(caller, &bucket, target, &asked, false)
@@ -130,10 +149,14 @@ impl Store {
             NameRef::new(&bucket, target, there),
         );
         let conditions = (&WriteCondition::NONE, &condition);
-        let renamed = inner
-            .tree
-            .rename_file(&actor, from, to, conditions, Hierarchy::Strict)
-            .await;
+        let tree = &inner.tree;
+        let renamed = match replaces_tree {
+            true => tree.rename_file_over(&actor, from, to, conditions).await,
+            false => {
+                let rules = Hierarchy::Strict;
+                tree.rename_file(&actor, from, to, conditions, rules).await
+            }
+        };
         match renamed {
             Err(error) if error.kind() == ErrorKind::Precondition => {
                 let message = format!("{} exists", bucket.path(target.as_str()));
@@ -166,6 +189,59 @@ impl Inner {
             (Action::PutObject, target, details),
         ] {
             self.authorize_in_bucket(caller, action, bucket, Some(key.as_str()), &details)?;
+        }
+        Ok(())
+    }
+
+    /// Checks whether a directory may take the place of what has a name, and gives what it may replace.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`]; those of reading the catalog.
+    async fn authorize_replacement(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        target: &ObjectKey,
+    ) -> Result<ReplaceRule> {
+        let old = self.tree.find_node(bucket, target).await?;
+        if old.directory().is_some() {
+            self.authorize_tree_removal(caller, bucket, target)?;
+        }
+        if old.file().is_some() {
+            let (named, details) = (Some(target.as_str()), self.details());
+            self.authorize_in_bucket(caller, Action::DeleteObject, bucket, named, &details)?;
+        }
+        Ok(match old.directory().is_some() || old.file().is_some() {
+            true => ReplaceRule::Everything,
+            false => ReplaceRule::Nothing,
+        })
+    }
+
+    /// Checks whether a directory with all that is in it may be removed in one step for a caller, who
+    /// needs the right to list it and to delete all names in it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], also if policies tell the names apart.
+    pub(crate) fn authorize_tree_removal(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        directory: &ObjectKey,
+    ) -> Result<()> {
+        let prefix = format!("{directory}/");
+        let listing = Details {
+            prefix: Some(&prefix),
+            ..self.details()
+        };
+        self.authorize_in_bucket(caller, Action::ListBucket, bucket, None, &listing)?;
+        let (named, details) = (Some(prefix.as_str()), self.details());
+        self.authorize_in_bucket(caller, Action::DeleteObject, bucket, named, &details)?;
+        if policies_tell_keys_apart(caller, bucket)? {
+            let message = "a policy tells names in the bucket apart, so they go one by one";
+            let path = bucket.path(&prefix);
+            self.authorizer
+                .record_refusal(caller, Action::DeleteObject, path, message);
+            return Err(Error::new(ErrorKind::Denied, message));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dewar_env::worker::{PauseGate, WorkOutcome, Worker, WorkerRegistry};
+use dewar_namespace::FreeingStep;
 use dewar_types::{BlobId, Result};
 
 use crate::key_rotation::RewrapWorker;
@@ -21,6 +22,7 @@ pub fn start(store: &Store, first_new: BlobId) -> WorkerRegistry {
     let mut workers = WorkerRegistry::new(inner.env.clone());
     inner.disks.start_workers(&mut workers, first_new);
     add(&mut workers, inner, DirectoryWorker);
+    add(&mut workers, inner, RemovalWorker);
     add(&mut workers, inner, LifecycleWorker::new);
     add(&mut workers, inner, QuotaCountWorker);
     add(&mut workers, inner, RewrapWorker);
@@ -45,5 +47,33 @@ impl Worker for DirectoryWorker {
     async fn work(&mut self, _: &PauseGate) -> Result<WorkOutcome> {
         self.0.tree.reclaim_empty_dirs(STEP).await?;
         Ok(WorkOutcome::Idle)
+    }
+}
+
+/// Frees the content of directories that were removed in one step.
+struct RemovalWorker(SharedStore);
+
+impl Worker for RemovalWorker {
+    const NAME: &'static str = "removed-directories";
+
+    async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
+        let tree = &self.0.tree;
+        let mut failure = None;
+        let mut outcome = WorkOutcome::Idle;
+        for dir in tree.removed_dirs().await? {
+            loop {
+                gate.pass().await;
+                match tree.free_removed(dir).await {
+                    Ok(FreeingStep::Freed(_)) => outcome = WorkOutcome::Progress,
+                    Ok(FreeingStep::Done | FreeingStep::Lost) => break,
+                    // The others do not wait for one whose records are damaged.
+                    Err(error) => {
+                        failure = Some(error);
+                        break;
+                    }
+                }
+            }
+        }
+        failure.map_or(Ok(outcome), Err)
     }
 }

@@ -5,6 +5,7 @@
 //! the way see the first, and collectors the others. A datagram that is lost is not sent again.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 
 use dewar_http_front::moment;
 use dewar_types::Timestamp;
@@ -14,6 +15,7 @@ use time::macros::format_description;
 
 use crate::client::TransferClient;
 use crate::limits::FIREFLY_PORT;
+use crate::progress::TransferProgress;
 use crate::request::Direction;
 
 /// Valid SciTags: six bits of activity below those of the experiment.
@@ -24,13 +26,14 @@ const TIME: StaticFormatDescription =
 
 /// The flow of one transfer: its first connection stands for all of them.
 pub(crate) struct FlowMarker {
-    clock: std::sync::Arc<dyn dewar_env::Clock>,
+    clock: Arc<dyn dewar_env::Clock>,
     collectors: Vec<SocketAddr>,
     direction: Direction,
     /// `None` without a valid SciTag.
     scitag: Option<u16>,
     flow: Option<Flow>,
     remote: Option<SocketAddr>,
+    progress: Arc<TransferProgress>,
 }
 
 #[derive(Clone, Copy)]
@@ -41,14 +44,20 @@ struct Flow {
 }
 
 impl FlowMarker {
-    pub(crate) fn new(client: &TransferClient, direction: Direction, scitag: Option<u16>) -> Self {
+    pub(crate) fn new(
+        client: &TransferClient,
+        direction: Direction,
+        scitag: Option<u16>,
+        progress: &Arc<TransferProgress>,
+    ) -> Self {
         Self {
-            clock: std::sync::Arc::clone(&client.env.clock),
+            clock: Arc::clone(&client.env.clock),
             collectors: client.config.firefly_collectors.clone(),
             direction,
             scitag: scitag.filter(|tag| SCITAGS.contains(tag)),
             flow: None,
             remote: None,
+            progress: Arc::clone(progress),
         }
     }
 
@@ -71,13 +80,6 @@ impl FlowMarker {
         };
         self.flow = Some(flow);
         self.send(&flow, "start", 0);
-    }
-
-    /// The transfer is over, after this many bytes in its direction.
-    pub(crate) fn end(&mut self, moved: u64) {
-        if let Some(flow) = self.flow.take() {
-            self.send(&flow, "end", moved);
-        }
     }
 
     fn send(&self, flow: &Flow, state: &str, moved: u64) {
@@ -143,6 +145,15 @@ impl FlowMarker {
     }
 }
 
+/// The transfer is over, also if it was cancelled.
+impl Drop for FlowMarker {
+    fn drop(&mut self) {
+        if let Some(flow) = self.flow.take() {
+            self.send(&flow, "end", self.progress.moved());
+        }
+    }
+}
+
 /// The address as the network sees it.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
@@ -157,7 +168,8 @@ mod tests {
 
     fn marker(direction: Direction, scitag: Option<u16>) -> FlowMarker {
         let client = TransferClient::new(TransferConfig::default(), Env::real());
-        FlowMarker::new(&client, direction, scitag)
+        let progress = Arc::new(TransferProgress::new());
+        FlowMarker::new(&client, direction, scitag, &progress)
     }
 
     fn flow() -> Flow {
@@ -227,8 +239,8 @@ mod tests {
         marker.begin(flow.local, flow.remote);
         // Another connection of the same transfer.
         marker.begin(flow.local, flow.remote);
-        marker.end(7);
-        marker.end(8);
+        marker.progress.count(7, 7);
+        drop(marker);
         let heard = || {
             let mut packet = [0; 2048];
             let len = collector.recv(&mut packet).expect("a packet");

@@ -50,11 +50,10 @@ impl TransferClient {
             described: SourceDescription::default(),
             file: None,
             ranges_refused: false,
-            flow: FlowMarker::new(self, Direction::Pull, request.options.scitag),
+            head_stalled: false,
+            flow: FlowMarker::new(self, Direction::Pull, request.options.scitag, progress),
         };
-        let outcome = pull.run().await;
-        pull.flow.end(progress.moved());
-        outcome
+        pull.run().await
     }
 
     /// Waits before the next attempt: for as long as the other side asked, or longer each time.
@@ -76,6 +75,8 @@ pub(crate) struct Pull<'a> {
     file: Option<PartialFile>,
     /// The source does not answer ranges, so one connection must do.
     ranges_refused: bool,
+    /// The source did not answer HEAD in time. It may compute a checksum, so it is not asked for one again.
+    head_stalled: bool,
     flow: FlowMarker,
 }
 
@@ -115,8 +116,16 @@ impl Pull<'_> {
             .file
             .as_ref()
             .is_some_and(|file| file.source.etag.is_some());
-        if !self.request.options.no_head && !of_s3 && !tagged {
-            self.describe().await?;
+        let asks = !self.request.options.no_head && !of_s3 && !self.head_stalled;
+        if asks && !tagged {
+            match self.describe().await {
+                Err(failure) if failure.cause() == FailureCause::Stall => {
+                    tracing::debug!(url = %self.request.source, %failure, "a pull goes without HEAD");
+                    self.head_stalled = true;
+                    self.described = SourceDescription::default();
+                }
+                described => described?,
+            }
             let described = &self.described;
             let resumes = |file: &PartialFile| is_same_version(&file.source, described);
             self.file = self.file.take().filter(resumes);
@@ -232,7 +241,7 @@ impl Pull<'_> {
     async fn ask_for_rest(&mut self) -> Result<RemoteAnswer, TransferFailure> {
         let of_s3 = self.request.source.is_presigned();
         let mut own = HeaderMap::new();
-        if !of_s3 {
+        if !of_s3 && !self.head_stalled {
             want_digest(&mut own);
         }
         let from = match &self.file {

@@ -22,6 +22,7 @@ use crate::exchange::{RemoteAnswer, RemoteSession, head_of, in_time};
 use crate::failure::{FailureCause, TransferFailure};
 use crate::firefly::FlowMarker;
 use crate::limits::{PIECES_AHEAD, PRESIGNED_BYTES_MAX, REDIRECTS_MAX, VERIFY_ATTEMPTS_MAX};
+use crate::pace::{PaceMonitor, SlowSource};
 use crate::progress::TransferProgress;
 use crate::request::{DigestOrigin, DigestVerdict, Direction, PushRequest, TransferOutcome};
 use crate::request_body::RequestBody;
@@ -49,12 +50,11 @@ impl TransferClient {
             session: RemoteSession::new(self, url, headers, progress),
             digests: file.info.digests,
             sent: false,
-            flow: FlowMarker::new(self, Direction::Push, request.options.scitag),
+            expects: true,
+            flow: FlowMarker::new(self, Direction::Push, request.options.scitag, progress),
         };
         progress.set_size(file.info.size);
-        let outcome = push.run().await;
-        push.flow.end(progress.moved());
-        outcome
+        push.run().await
     }
 }
 
@@ -68,6 +68,8 @@ struct Push<'a> {
     digests: DigestSet,
     /// Data was sent, so the target may be our own.
     sent: bool,
+    /// The target knows `Expect`, as far as is known.
+    expects: bool,
     flow: FlowMarker,
 }
 
@@ -186,7 +188,7 @@ impl Push<'_> {
     /// Asks whether the target exists, which must not be overwritten. After an attempt whose answer was lost, it
     /// may be this file: then the copy is complete.
     async fn look_before(&mut self) -> Result<Option<TransferOutcome>, TransferFailure> {
-        let answer = self.head().await?;
+        let answer = self.head(true).await?;
         match answer.status.as_u16() {
             200 | 202..=204 if self.sent => {
                 let same_size = content_length(&answer.headers) == Some(self.file.info.size);
@@ -204,7 +206,8 @@ impl Push<'_> {
                 let detail = &self.request.target;
                 Err(TransferFailure::new(FailureCause::RemoteExists, detail))
             }
-            404 | 410 | 405 | 501 => {
+            // It is missing, or HEAD does not say: then the condition of the PUT decides.
+            401 | 403 | 404 | 405 | 410 | 501 => {
                 self.session.keep_head(answer);
                 Ok(None)
             }
@@ -212,9 +215,11 @@ impl Push<'_> {
         }
     }
 
-    async fn head(&mut self) -> Result<RemoteAnswer, TransferFailure> {
+    async fn head(&mut self, with_digest: bool) -> Result<RemoteAnswer, TransferFailure> {
         let mut own = HeaderMap::new();
-        want_digest(&mut own);
+        if with_digest {
+            want_digest(&mut own);
+        }
         let limit = self.client.config.times.checksum;
         self.session.ask(&Method::HEAD, &own, limit).await
     }
@@ -222,8 +227,10 @@ impl Push<'_> {
     /// Compares what the other side has with what was sent, by HEAD.
     async fn look_after(&mut self) -> Result<Vec<DigestVerdict>, TransferFailure> {
         let mut attempt = 1;
+        // A target that must read the file for its digest may be too slow. Then the length must do.
+        let mut with_digest = true;
         let answer = loop {
-            let failure = match self.head().await {
+            let failure = match self.head(with_digest).await {
                 Ok(answer) => match answer.status.as_u16() {
                     200 | 202..=204 => break answer,
                     // It cannot be asked, or this token may not ask.
@@ -239,6 +246,7 @@ impl Push<'_> {
             if attempt >= VERIFY_ATTEMPTS_MAX || !failure.cause().is_retried() {
                 return Err(failure);
             }
+            with_digest &= failure.cause() != FailureCause::Stall;
             self.client.pause(attempt, self.session.pause.take()).await;
             attempt += 1;
         };
@@ -271,10 +279,15 @@ impl Push<'_> {
 
     /// Sends the file, over redirects.
     async fn put(&mut self) -> Result<RemoteAnswer, TransferFailure> {
-        let own = self.own_headers()?;
+        let mut own = self.own_headers();
         let mut url = self.request.target.clone();
         for _ in 0..=REDIRECTS_MAX {
             let answer = self.put_once(&url, &own).await?;
+            if answer.status == StatusCode::EXPECTATION_FAILED && self.expects {
+                self.expects = false;
+                own.remove(EXPECT);
+                continue;
+            }
             match self.session.redirect(&answer)? {
                 Some(_) if answer.status == StatusCode::SEE_OTHER => {
                     let detail = format!("303 from {} in answer to PUT", answer.url);
@@ -287,15 +300,15 @@ impl Push<'_> {
         Err(self.session.too_many_redirects())
     }
 
-    fn own_headers(&self) -> Result<HeaderMap, TransferFailure> {
+    fn own_headers(&self) -> HeaderMap {
         let size = self.file.info.size;
         let mut own = HeaderMap::new();
         own.insert(CONTENT_LENGTH, HeaderValue::from(size));
         if self.request.target.is_presigned() {
             // The signature may not cover more.
-            return Ok(own);
+            return own;
         }
-        if size > 0 {
+        if size > 0 && self.expects {
             own.insert(EXPECT, HeaderValue::from_static("100-continue"));
         }
         if !self.request.options.overwrite {
@@ -305,7 +318,7 @@ impl Push<'_> {
             digest_fields(&mut own, &adler32, DigestFields::Rfc3230);
             digest_fields(&mut own, &adler32, DigestFields::Rfc9530);
         }
-        Ok(own)
+        own
     }
 
     async fn put_once(
@@ -335,6 +348,7 @@ impl Push<'_> {
             progress,
             first_byte: times.first_byte,
             stall: times.stall,
+            monitor: PaceMonitor::new(self.client.config.pace, progress.moved()),
             named: &self.request.options.expected,
             digests: (!missing.is_empty()).then(|| StreamDigests::new(missing, &Md5Lanes::new())),
         };
@@ -383,6 +397,7 @@ struct FileSource<'a> {
     progress: &'a Arc<TransferProgress>,
     first_byte: Duration,
     stall: Duration,
+    monitor: PaceMonitor,
     named: &'a [Digest],
     /// Digests that are compared before the last piece is sent.
     digests: Option<StreamDigests>,
@@ -423,11 +438,18 @@ impl FileSource<'_> {
         Ok(computed)
     }
 
-    async fn pass_on(&self, piece: Bytes) -> Result<(), TransferFailure> {
+    async fn pass_on(&mut self, piece: Bytes) -> Result<(), TransferFailure> {
         let begun = self.progress.first_byte().is_some();
         let limit = if begun { self.stall } else { self.first_byte };
-        let what = "it took nothing";
-        match in_time(limit, self.url, what, self.pieces.send(piece)).await? {
+        let (url, progress) = (self.url, self.progress);
+        let sending = in_time(limit, url, "it took nothing", self.pieces.send(piece));
+        let waited = self.monitor.wait(sending, || progress.moved()).await;
+        let slow = |_: SlowSource| {
+            let detail = format!("{url}: it took less than the configured minimum");
+            TransferFailure::new(FailureCause::Slow, detail)
+        };
+        let passed = waited.map_err(slow)??;
+        match passed {
             Ok(()) => Ok(()),
             // The connection is over; its answer or its error is about to come.
             Err(_) => std::future::pending().await,

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use dewar_auth::{Caller, Origin};
 use dewar_http_front::{
     BodyReader, BudgetHolder, DocumentBudget, DocumentReservation, WireBody, announced_length,
-    header, transfer_chunked,
+    header, transfer_chunked, write_condition_at,
 };
+use dewar_store::api::{ETagMatch, WriteCondition};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
@@ -23,6 +24,8 @@ pub(crate) struct RequestContext {
     pub(crate) origin: Origin,
     pub(crate) body: Option<WireBody>,
     pub(crate) documents: Arc<DocumentBudget>,
+    /// The entity tag that the header `If` requires of the path.
+    pub(crate) required_etag: Option<String>,
     /// For a document that was read, until the request ends.
     pub(crate) reservation: Option<DocumentReservation>,
 }
@@ -45,6 +48,7 @@ impl RequestContext {
             origin: self.origin,
             body: None,
             documents: Arc::clone(&self.documents),
+            required_etag: self.required_etag.clone(),
             reservation: None,
         }
     }
@@ -68,6 +72,21 @@ impl RequestContext {
                 "The header Depth is not 0, 1 or infinity.",
             )),
         }
+    }
+
+    /// The conditions of a change of the path: those of the headers, and the entity tag that `If`
+    /// requires.
+    ///
+    /// # Errors
+    /// 400 for a malformed header.
+    pub(crate) fn write_condition(&self) -> Result<WriteCondition> {
+        let mut condition = write_condition_at(self.headers(), "")?;
+        if let Some(etag) = &self.required_etag
+            && condition.if_match.is_empty()
+        {
+            condition.if_match.push(ETagMatch::Is(etag.clone()));
+        }
+        Ok(condition)
     }
 
     /// Whether `Overwrite` lets the request replace what is at its destination. That is the default.

@@ -10,6 +10,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::limits::RETRY_AFTER_SECS;
+use crate::ops::push_href_element;
 use crate::xml::{XmlError, push_escaped};
 
 /// A refusal: a status, words for people, and the precondition of RFC 4918 that was violated.
@@ -21,6 +22,8 @@ struct Inner {
     status: StatusCode,
     message: Cow<'static, str>,
     precondition: Option<&'static str>,
+    /// The path that the precondition is about.
+    href: Option<String>,
     headers: Vec<(HeaderName, HeaderValue)>,
     source: Option<Error>,
 }
@@ -35,6 +38,7 @@ impl DavError {
             status,
             message: message.into(),
             precondition: None,
+            href: None,
             headers: Vec::new(),
             source: None,
         }))
@@ -44,6 +48,13 @@ impl DavError {
     #[must_use]
     pub(crate) fn precondition(mut self, name: &'static str) -> Self {
         self.0.precondition = Some(name);
+        self
+    }
+
+    /// Names the path that violates the precondition.
+    #[must_use]
+    pub(crate) fn href(mut self, path: String) -> Self {
+        self.0.href = Some(path);
         self
     }
 
@@ -107,7 +118,17 @@ impl DavError {
                     "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:error xmlns:D=\"DAV:\"><D:",
                 );
                 text.push_str(name);
-                text.push_str("/><!-- ");
+                match &inner.href {
+                    None => text.push_str("/>"),
+                    Some(path) => {
+                        text.push('>');
+                        push_href_element(&mut text, path, false);
+                        text.push_str("</D:");
+                        text.push_str(name);
+                        text.push('>');
+                    }
+                }
+                text.push_str("<!-- ");
                 // A comment has no two dashes in a row.
                 let words = inner.message.replace("--", "- -").replace("--", "- -");
                 push_escaped(&mut text, &words);
@@ -275,9 +296,7 @@ impl From<RequestError> for DavError {
             | RequestError::TooLong
             | RequestError::Incomplete
             | RequestError::Form(_) => StatusCode::BAD_REQUEST,
-            RequestError::SeveralETags(_) | RequestError::TransferCoding => {
-                StatusCode::NOT_IMPLEMENTED
-            }
+            RequestError::TransferCoding => StatusCode::NOT_IMPLEMENTED,
             RequestError::Stalled => StatusCode::REQUEST_TIMEOUT,
             RequestError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         };

@@ -184,6 +184,7 @@ impl WebDav {
             origin,
             body: body.take(),
             documents: Arc::clone(&self.documents),
+            required_etag: None,
             reservation: None,
         };
         let outcome = Box::pin(ops::call(self, method, &mut context)).await;
@@ -244,6 +245,7 @@ impl WebDav {
             origin,
             body: body.take(),
             documents: Arc::clone(&self.documents),
+            required_etag: None,
             reservation: None,
         };
         let document = context.document(MACAROON_REQUEST_BYTES_MAX).await;

@@ -43,29 +43,6 @@ enum ResourceState {
     Tagged(String),
 }
 
-/// A token as clients write it.
-pub(crate) fn token_text(token: LockToken) -> String {
-    let hex = format!("{:032x}", token.0);
-    let parts = [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ];
-    format!("urn:uuid:{}", parts.join("-"))
-}
-
-/// Reads a token; `None` for one that no lock here can have.
-pub(crate) fn parse_token(text: &str) -> Option<LockToken> {
-    let uuid = text.strip_prefix("urn:uuid:");
-    let uuid = uuid.or_else(|| text.strip_prefix("opaquelocktoken:"))?;
-    let digits: String = uuid.chars().filter(|c| *c != '-').collect();
-    let is_hex = digits.len() == 32 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-    let number = u128::from_str_radix(&digits, 16).ok().filter(|_| is_hex);
-    number.map(LockToken)
-}
-
 impl IfHeader {
     /// The header of a request; `None` without one.
     ///
@@ -133,14 +110,19 @@ impl IfHeader {
         })
     }
 
-    /// Checks whether one of the lists holds.
+    /// Checks whether one of the lists holds. Returns the entity tag that the list names for the path of
+    /// the request, if it names one: the change must require it again, as the file may change meanwhile.
     ///
     /// # Errors
     /// 412 if none does; those of looking at the resources.
-    pub(crate) async fn check(&self, front: &Arc<WebDav>, context: &RequestContext) -> Result<()> {
+    pub(crate) async fn check(
+        &self,
+        front: &Arc<WebDav>,
+        context: &RequestContext,
+    ) -> Result<Option<String>> {
         for list in &self.lists {
             if list.holds(front, context).await? {
-                return Ok(());
+                return Ok(list.own_etag().map(str::to_owned));
             }
         }
         let words = "The conditions of the header If do not hold.";
@@ -149,6 +131,16 @@ impl IfHeader {
 }
 
 impl ConditionList {
+    /// The entity tag that the path of the request must have.
+    fn own_etag(&self) -> Option<&str> {
+        let of_request = self.tag.is_none();
+        let mut conditions = self.conditions.iter().filter(|_| of_request);
+        conditions.find_map(|condition| match &condition.state {
+            ResourceState::Tagged(etag) if !condition.negated => Some(etag.as_str()),
+            _ => None,
+        })
+    }
+
     async fn holds(&self, front: &Arc<WebDav>, context: &RequestContext) -> Result<bool> {
         let path = match &self.tag {
             None => context.path.clone(),
@@ -203,7 +195,7 @@ impl StateCondition {
         };
         let (state, rest) = if let Some(behind) = text.strip_prefix('<') {
             let (token, rest) = behind.split_once('>')?;
-            (ResourceState::Locked(parse_token(token)), rest)
+            (ResourceState::Locked(LockToken::parse(token)), rest)
         } else {
             let (etag, rest) = text.strip_prefix('[')?.split_once(']')?;
             let etag = etag.trim();
@@ -232,18 +224,18 @@ mod tests {
 
     #[test]
     fn tokens_are_written_as_they_are_read() {
-        let token = parse_token(UUID).expect("a token");
-        assert_eq!(token_text(token), UUID);
+        let token = LockToken::parse(UUID).expect("a token");
+        assert_eq!(token.to_string(), UUID);
         let old = "opaquelocktoken:181d4fae-7d8c-41d0-a765-00a0c91e6bf2";
-        assert_eq!(parse_token(old), Some(token));
+        assert_eq!(LockToken::parse(old), Some(token));
         for other in ["DAV:no-lock", "urn:uuid:1", "urn:uuid:", "x"] {
-            assert_eq!(parse_token(other), None, "{other}");
+            assert_eq!(LockToken::parse(other), None, "{other}");
         }
     }
 
     #[test]
     fn lists_hold_conditions() {
-        let token = parse_token(UUID);
+        let token = LockToken::parse(UUID);
         let locked = |token, negated| StateCondition {
             negated,
             state: ResourceState::Locked(token),

@@ -56,3 +56,6 @@ pub const IF_CONDITIONS_MAX: usize = 128;
 
 /// Time of a lock if the client asks for none.
 pub const LOCK_TIME_DEFAULT: Duration = Duration::from_secs(600);
+
+/// Longest `ArchiveMetadata` in bytes, in base64.
+pub(crate) const ARCHIVE_METADATA_BYTES_MAX: usize = 1024;

@@ -37,6 +37,12 @@ impl CounterScope {
         QUOTA.key(&[counter.get(1..).unwrap_or_default()])
     }
 
+    /// The quotas of all spaces.
+    #[must_use]
+    pub fn space_quotas() -> keys::KeyRange {
+        QUOTA.range(&[b"s"])
+    }
+
     /// The scope that a quota's key names.
     ///
     /// # Errors

@@ -18,6 +18,8 @@ mod document;
 mod encryption;
 mod file;
 mod lock;
+mod removal;
+mod space;
 #[cfg(test)]
 mod tests;
 mod upload;
@@ -39,6 +41,8 @@ pub use document::{DocumentKind, DocumentRecord};
 pub use encryption::{EncryptionRecord, KeyHolder};
 pub use file::{Entry, FileRecord, SymlinkRecord};
 pub use lock::LockRecord;
+pub use removal::RemovalRecord;
+pub use space::SpaceRecord;
 pub use upload::{PartRecord, UploadChecksum, UploadRecord};
 pub use version::{
     ContentCopy, CopyState, DisplayedChecksum, ETag, Extent, LongRecord, PartRun, PartSizes,
@@ -129,6 +133,8 @@ records! {
     DocumentRecord: b'D' 1 "bucket document";
     QuotaRecord: b'q' 1 "quota";
     LockRecord: b'w' 1 "WebDAV lock";
+    RemovalRecord: b'z' 1 "removed directory";
+    SpaceRecord: b'S' 1 "space";
 }
 
 /// A number that is stored in 8 bytes, big-endian; `key` is named in errors.

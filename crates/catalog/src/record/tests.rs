@@ -55,6 +55,40 @@ golden! {
     sample_quota: "quota.bin" quota();
     sample_charged_upload: "upload-charged.bin" charged_upload();
     sample_lock: "lock.bin" lock();
+    sample_removal: "removal.bin" removal();
+    sample_archived_version: "version-archived.bin" archived_version();
+    sample_space: "space.bin" space();
+}
+
+/// With what its writer said of it.
+fn archived_version() -> VersionRecord {
+    VersionRecord {
+        client_modified: Some(Timestamp(1_000_000_000_000_000_000)),
+        archive_metadata: Some("eyJmaWxlIjoxfQ==".into()),
+        ..version()
+    }
+}
+
+fn removal() -> RemovalRecord {
+    RemovalRecord {
+        tenant: TenantId(1),
+        bucket: EntryId::new(3, 78),
+        bucket_name: "data".into(),
+        spaces: vec![EntryId(9), EntryId::new(3, 79)],
+        path: "/data/run/raw ⊗".into(),
+        since: Timestamp(1_800_000_000_123_456_789),
+    }
+}
+
+fn space() -> SpaceRecord {
+    SpaceRecord {
+        name: "ATLASDATADISK".into(),
+        tenant: TenantId(1),
+        bucket: "atlas".into(),
+        path: "rucio/datadisk ⊗".into(),
+        group: Some(GroupId(11)),
+        vos: vec!["atlas".into(), "atlas/Role=production".into()],
+    }
 }
 
 fn lock() -> LockRecord {
@@ -182,6 +216,8 @@ fn version() -> VersionRecord {
         acl: None,
         owner: None,
         group: None,
+        client_modified: None,
+        archive_metadata: None,
     }
 }
 

@@ -75,6 +75,12 @@ pub struct VersionRecord {
     /// The group that owned it then.
     #[n(19)]
     pub group: Option<GroupId>,
+    /// When the content changed, as the client says that wrote it.
+    #[n(26)]
+    pub client_modified: Option<Timestamp>,
+    /// Text for a tape archive: JSON in base64.
+    #[n(27)]
+    pub archive_metadata: Option<String>,
 }
 
 impl VersionRecord {
@@ -108,6 +114,8 @@ impl VersionRecord {
             acl: None,
             owner: None,
             group: None,
+            client_modified: None,
+            archive_metadata: None,
         }
     }
 

@@ -36,7 +36,7 @@ impl BatchBuilder<'_> {
 
 impl Tree {
     /// Whether a space that is not where it was has counters.
-    async fn is_counted(&self, space: EntryId) -> Result<bool, Error> {
+    pub(crate) async fn is_counted(&self, space: EntryId) -> Result<bool, Error> {
         let key = Counter::Objects(CounterScope::Space(space)).key();
         Ok(self.kv().get(&key).await?.value.is_some())
     }

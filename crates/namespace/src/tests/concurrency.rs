@@ -117,7 +117,7 @@ async fn work(tree: Tree, bucket: Bucket, seed: u64, steps: usize) -> Vec<BlobId
             )),
             8 => {
                 let options = RenameOptions {
-                    replace_empty: true,
+                    replaces: ReplaceRule::EmptyDirectory,
                     make_parents: dice.roll(2) == 0,
                     hierarchy: Hierarchy::Flat,
                 };
@@ -475,7 +475,7 @@ async fn if_match_loses_no_update() {
                     let next: u64 = etag.parse::<u64>().unwrap() + 1;
                     let new = content(&tree, 1, &next.to_string()).await;
                     let condition = WriteCondition {
-                        if_match: Some(ETagMatch::Is(etag)),
+                        if_match: vec![ETagMatch::Is(etag)],
                         ..WriteCondition::NONE
                     };
                     match tree

@@ -169,3 +169,63 @@ async fn listings_cost_what_they_return() {
     let (calls, pairs) = measure(long, 1000).await;
     assert!(calls < 15 && pairs < 2200, "{calls} calls, {pairs} pairs");
 }
+
+#[tokio::test]
+async fn a_lock_costs_the_same_however_many_others_there_are() {
+    let (tree, bucket, counts) = probed().await;
+    put(&tree, &bucket, "a/b/c").await;
+    let take = async |number: u128, path: &str, deep| {
+        let record = dewar_catalog::record::LockRecord {
+            bucket: bucket.id,
+            path: path.to_owned(),
+            shared: false,
+            deep,
+            holder: "ann".to_owned(),
+            principal: "ann".to_owned(),
+            owner: String::new(),
+            expires: dewar_types::Timestamp(u64::MAX),
+        };
+        let path = key(path);
+        let taken = tree.take_lock(&bucket, &path, number, record, 2000);
+        assert!(matches!(taken.await.unwrap(), LockGrant::Granted(_)));
+    };
+    take(1, "a/b/c", false).await;
+    counts.reset();
+    take(2, "a/b/x", true).await;
+    let few = counts.read();
+    for number in 10..500 {
+        take(number, &format!("a/b/other{number}"), false).await;
+    }
+    counts.reset();
+    take(1000, "a/b/y", true).await;
+    assert_eq!(counts.read(), few);
+    counts.reset();
+    let locks = tree.locks_below(&bucket, &key("a/b/none")).await.unwrap();
+    assert!(locks.is_empty());
+    assert_eq!(counts.read(), (0, 0, 0, 0));
+}
+
+#[tokio::test]
+async fn a_directory_is_removed_at_the_same_cost_whatever_is_in_it() {
+    let (tree, bucket, counts) = probed().await;
+    for at in 0..300 {
+        put(&tree, &bucket, &format!("small/{at}")).await;
+        put(&tree, &bucket, &format!("large/d{at}/a")).await;
+    }
+    counts.reset();
+    tree.detach_dir(&ALICE, &bucket, &key("small"))
+        .await
+        .unwrap();
+    let cost = counts.read();
+    counts.reset();
+    tree.detach_dir(&ALICE, &bucket, &key("large"))
+        .await
+        .unwrap();
+    assert_eq!(counts.read().3, 1);
+    // It looks at the first names to see whether something is visible.
+    assert!(
+        counts.read().2 <= cost.2 + 2,
+        "{:?} {cost:?}",
+        counts.read()
+    );
+}

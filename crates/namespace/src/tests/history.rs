@@ -394,7 +394,7 @@ async fn history_keeps_its_directory_but_not_visible() {
 async fn conditions_of_deletes_see_markers() {
     let (tree, bucket) = keeping().await;
     let matching = |etag: &str| WriteCondition {
-        if_match: Some(ETagMatch::Is(etag.into())),
+        if_match: vec![ETagMatch::Is(etag.into())],
         ..WriteCondition::NONE
     };
     let remove = async |condition| {

@@ -98,14 +98,12 @@ async fn locks_survive_a_restart_and_end() {
     let again = tree_on(&kv).await;
     assert_eq!(covering(&again, &bucket, "a", false).await, [1]);
     let lock = lock.expect("granted");
-    tree.extend_lock(&lock, Timestamp(1))
+    again
+        .extend_lock(&lock, Timestamp(1))
         .await
         .expect("written");
     assert_eq!(covering(&again, &bucket, "a", false).await, [0u128; 0]);
-    assert!(
-        again.has_locks().await.expect("read"),
-        "nobody has removed it yet"
-    );
+    assert!(again.has_locks(), "nobody has removed it yet");
     assert!(
         take(&again, &bucket, 2, record(&bucket, "a", false, false))
             .await
@@ -137,4 +135,18 @@ async fn a_holder_has_so_many_locks() {
         refused.expect_err("no directory").kind(),
         ErrorKind::NotFound
     );
+}
+
+#[tokio::test]
+async fn a_lock_that_has_ended_is_not_extended() {
+    let (tree, bucket) = tree().await;
+    put(&tree, &bucket, "a").await;
+    let ended = LockRecord {
+        expires: Timestamp(1),
+        ..record(&bucket, "a", false, false)
+    };
+    let lock = take(&tree, &bucket, 1, ended).await.expect("granted");
+    let extended = tree.extend_lock(&lock, Timestamp(u64::MAX)).await;
+    assert_eq!(extended.expect_err("ended").kind(), ErrorKind::Precondition);
+    assert_eq!(covering(&tree, &bucket, "a", false).await, [0u128; 0]);
 }

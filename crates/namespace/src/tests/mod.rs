@@ -12,6 +12,7 @@ mod model_ops;
 mod outage;
 mod probe;
 mod quotas;
+mod removal;
 mod rules;
 mod version_model;
 
@@ -117,6 +118,13 @@ pub(super) async fn reclaim_all(tree: &Tree) {
         .expect("memory does not fail")
         .more
     {}
+}
+
+/// Frees all that was removed.
+pub(super) async fn free_all(tree: &Tree) {
+    for dir in tree.removed_dirs().await.expect("memory does not fail") {
+        while tree.free_removed(dir).await.expect("frees") != FreeingStep::Done {}
+    }
 }
 
 /// Fails with what the audit finds.

@@ -45,13 +45,20 @@ pub(super) enum Op {
         bucket: usize,
         from: String,
         to: String,
-        replace_empty: bool,
+        replaces: ReplaceRule,
         make_parents: bool,
     },
     MakeDir {
         bucket: usize,
         path: String,
         make_parents: bool,
+    },
+    DetachDir {
+        bucket: usize,
+        path: String,
+    },
+    Free {
+        steps: usize,
     },
     RemoveDir {
         bucket: usize,
@@ -158,6 +165,14 @@ fn cond() -> impl Strategy<Value = Cond> {
     ]
 }
 
+fn replaces() -> impl Strategy<Value = ReplaceRule> {
+    prop_oneof![
+        Just(ReplaceRule::Nothing),
+        Just(ReplaceRule::EmptyDirectory),
+        Just(ReplaceRule::Everything),
+    ]
+}
+
 pub(super) fn op() -> impl Strategy<Value = Op> {
     let b = || 0usize..2;
     prop_oneof![
@@ -166,9 +181,11 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         2 => (b(), proptest::collection::vec(path(), 1..30)).prop_map(|(bucket, keys)| Op::DeleteMany { bucket, keys }),
         5 => ((b(), path()), (b(), path()), any::<bool>(), cond()).prop_map(|(from, to, replace, condition)| Op::Copy { from, to, replace, condition }),
         4 => (b(), path(), path(), cond()).prop_map(|(bucket, from, to, condition)| Op::RenameFile { bucket, from, to, condition }),
-        5 => (b(), path(), path(), any::<bool>(), any::<bool>()).prop_map(|(bucket, from, to, replace_empty, make_parents)| Op::RenameDir { bucket, from, to, replace_empty, make_parents }),
+        5 => (b(), path(), path(), replaces(), any::<bool>()).prop_map(|(bucket, from, to, replaces, make_parents)| Op::RenameDir { bucket, from, to, replaces, make_parents }),
         3 => (b(), path(), any::<bool>()).prop_map(|(bucket, path, make_parents)| Op::MakeDir { bucket, path, make_parents }),
         3 => (b(), path()).prop_map(|(bucket, path)| Op::RemoveDir { bucket, path }),
+        3 => (b(), path()).prop_map(|(bucket, path)| Op::DetachDir { bucket, path }),
+        3 => (1usize..4).prop_map(|steps| Op::Free { steps }),
         2 => (b(), path(), proptest::bool::weighted(0.7)).prop_map(|(bucket, path, mark)| Op::MarkSpace { bucket, path, mark }),
         2 => (b(), path()).prop_map(|(bucket, key)| Op::CreateUpload { bucket, key }),
         9 => (any::<usize>(), 1u16..5, shape()).prop_map(|(upload, number, shape)| Op::PutPart { upload, number, shape }),
@@ -261,14 +278,14 @@ impl World {
     fn condition(&self, bucket: usize, key: &str, cond: Cond) -> WriteCondition {
         let current = self.models[bucket].files.get(key);
         let tag = |tag: String| WriteCondition {
-            if_match: Some(ETagMatch::Is(tag)),
+            if_match: vec![ETagMatch::Is(tag)],
             ..WriteCondition::NONE
         };
         match cond {
             Cond::None => WriteCondition::NONE,
             Cond::Absent => WriteCondition::absent(),
             Cond::Present => WriteCondition {
-                if_match: Some(ETagMatch::Any),
+                if_match: vec![ETagMatch::Any],
                 ..WriteCondition::NONE
             },
             Cond::Right => tag(current.map_or("none".into(), |file| file.etag.clone())),
@@ -432,7 +449,7 @@ impl World {
                 bucket,
                 from,
                 to,
-                replace_empty,
+                replaces,
                 make_parents,
             } => {
                 self.rename_dir(
@@ -441,7 +458,7 @@ impl World {
                     &from,
                     &to,
                     RenameOptions {
-                        replace_empty,
+                        replaces,
                         make_parents,
                         hierarchy: Hierarchy::Flat,
                     },
@@ -496,6 +513,39 @@ impl World {
                 if expected.is_ok() {
                     model.dirs.remove(&dir);
                     model.spaces.remove(&dir);
+                }
+            }
+            Op::DetachDir { bucket, path } => {
+                let result = self
+                    .tree
+                    .detach_dir(&ALICE, &self.buckets[bucket], &key(&path))
+                    .await;
+                let result = kind(result);
+                let dir = dir_of(&path);
+                let spaces = self.models.iter().any(|model| !model.spaces.is_empty());
+                let model = &mut self.models[bucket];
+                if !model.visible(&dir) {
+                    assert_eq!(result, Err(ErrorKind::NotFound), "{note}");
+                } else if model.spaces.contains(&dir) {
+                    assert_eq!(result, Err(ErrorKind::Unsupported), "{note}");
+                } else if result == Ok(()) {
+                    let mut inside = model.spaces.iter();
+                    let full = inside.any(|it| it.starts_with(&dir) && model.occupied(it));
+                    assert!(!full, "{note}");
+                } else if result != Ok(()) {
+                    // A space elsewhere, of whose place nothing is known.
+                    assert_eq!(result, Err(ErrorKind::Unsupported), "{note}");
+                    assert!(spaces, "{note}");
+                }
+                if result.is_ok() {
+                    model.remove_all(&dir);
+                }
+            }
+            Op::Free { steps } => {
+                for _ in 0..steps {
+                    let removed = self.tree.removed_dirs().await.expect("reads");
+                    let Some(&dir) = removed.last() else { break };
+                    self.tree.free_removed(dir).await.expect("frees");
                 }
             }
             Op::MarkSpace { bucket, path, mark } => self.mark(&note, bucket, &path, mark).await,
@@ -723,6 +773,7 @@ impl World {
             .tree
             .rename_dir(&ALICE, (b, &key(from)), (b, &key(to)), options)
             .await;
+        let spaces = self.models.iter().any(|model| !model.spaces.is_empty());
         let model = &mut self.models[bucket];
         let (old, new) = (dir_of(from), dir_of(to));
         let above = |path: &str, own: bool| -> Vec<String> {
@@ -741,8 +792,23 @@ impl World {
             Err(ErrorKind::NotFound)
         } else if above(&old, false) != above(parent_of(to), true) {
             Err(ErrorKind::Unsupported)
-        } else if model.dirs.contains(&new) && !options.replace_empty {
+        } else if model.visible(&new) && old.starts_with(&new) {
+            Err(ErrorKind::InvalidArgument)
+        } else if model.dirs.contains(&new) && options.replaces == ReplaceRule::Nothing {
             Err(ErrorKind::AlreadyExists)
+        } else if options.replaces == ReplaceRule::Everything && model.spaces.contains(&new) {
+            Err(ErrorKind::Unsupported)
+        } else if options.replaces == ReplaceRule::Everything && model.occupied(&new) {
+            // A space in it, or one of whose place nothing is known.
+            let mut inside = model.spaces.iter();
+            let full = inside.any(|it| it.starts_with(&new) && model.occupied(it));
+            let refused = result
+                .as_ref()
+                .is_err_and(|error| error.kind() == ErrorKind::Unsupported);
+            match full || (refused && spaces) {
+                true => Err(ErrorKind::Unsupported),
+                false => Ok(()),
+            }
         } else if model.occupied(&new) || model.spaces.contains(&new) {
             Err(ErrorKind::NotEmpty)
         } else {
@@ -756,7 +822,7 @@ impl World {
             Some(rest) => format!("{new}{rest}"),
             None => path,
         };
-        model.dirs.remove(&new);
+        model.remove_all(&new);
         model.files = std::mem::take(&mut model.files)
             .into_iter()
             .map(|(k, f)| (moved(k), f))
@@ -798,6 +864,9 @@ impl World {
                 // Uploads that began while it was a space before still count; the audit says which.
                 let least = below.len() + dirs.count();
                 let most = least + model.uploads.len();
+                let removed = self.tree.removed_dirs().await.expect("reads");
+                // What was removed from it and is not freed yet counts as well.
+                let most = if removed.is_empty() { most } else { usize::MAX };
                 let counted = least as u64..=most as u64;
                 assert!(counted.contains(&usage.objects), "{note}");
                 model.dirs.insert(dir.clone());

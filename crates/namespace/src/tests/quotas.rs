@@ -817,7 +817,7 @@ async fn directories_and_their_attributes_count() {
         .unwrap();
     assert_eq!(used(&tree, space).await, (3, 10));
     let options = RenameOptions {
-        replace_empty: true,
+        replaces: ReplaceRule::EmptyDirectory,
         ..RenameOptions::default()
     };
     let (from, to) = (key("a/c/d"), key("a/c/f"));

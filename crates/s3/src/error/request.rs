@@ -10,7 +10,7 @@ impl From<RequestError> for Refusal {
             RequestError::Header(_) | RequestError::Value(_) | RequestError::Macaroon(_) => {
                 Code::InvalidArgument
             }
-            RequestError::SeveralETags(_) | RequestError::TransferCoding => Code::NotImplemented,
+            RequestError::TransferCoding => Code::NotImplemented,
             RequestError::Length(_) | RequestError::TooLong => Code::InvalidRequest,
             RequestError::Stalled => Code::RequestTimeout,
             RequestError::Incomplete => Code::IncompleteBody,

@@ -104,7 +104,7 @@ fn read(object: &ObjectIdentifier) -> Result<DeleteItem> {
         .clone()
         .map(time::OffsetDateTime::from);
     let condition = WriteCondition {
-        if_match,
+        if_match: if_match.into_iter().collect(),
         if_modified_at: modified
             .map(|at| number(at.unix_timestamp()).map(Timestamp::from_secs))
             .transpose()?,

@@ -16,7 +16,7 @@ fn broken(name: &str) -> Refusal {
 /// `InvalidArgument` for a malformed date or size: ignoring it would delete too much.
 pub(crate) fn delete_condition(headers: &HeaderMap) -> Result<WriteCondition> {
     let mut condition = write_condition(headers)?;
-    if condition.if_none_match.is_some() {
+    if !condition.if_none_match.is_empty() {
         return Err(broken("If-None-Match"));
     }
     let name = "x-amz-if-match-last-modified-time";

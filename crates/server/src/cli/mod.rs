@@ -23,10 +23,12 @@ mod federation;
 mod identity;
 mod journal_bench;
 mod key_file;
+mod locks;
 mod quota;
 mod run;
 mod server_target;
 mod share;
+mod space;
 mod status;
 mod transfer;
 mod upkeep;
@@ -54,9 +56,11 @@ pub use federation::{IssuerCommand, RoleCommand, SessionCommand};
 pub use identity::{GroupCommand, PolicyCommand};
 pub use journal_bench::JournalBenchArgs;
 pub use key_file::KeyFileCommand;
+pub use locks::LockCommand;
 pub use quota::QuotaCommand;
 pub use server_target::ServerTarget;
 pub use share::{LoginShare, ShareArgs};
+pub use space::SpaceCommand;
 pub use transfer::TransferCommand;
 pub use upkeep::{FsckArgs, ScrubArgs};
 pub use usage::UsageArgs;
@@ -104,6 +108,12 @@ pub enum Command {
     /// Limit the data of buckets, directories, users, groups and tenants
     #[command(subcommand)]
     Quota(QuotaCommand),
+    /// List the locks of WebDAV clients, or end some of them
+    #[command(subcommand)]
+    Lock(LockCommand),
+    /// Name directories with a quota, for an experiment and its storage report
+    #[command(subcommand)]
+    Space(SpaceCommand),
     /// Create an address with which anybody may download or upload an object for some days
     Share(Box<ShareArgs>),
     /// Search the audit log
@@ -205,6 +215,8 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Worker(command) => worker::worker(command),
         Command::Transfer(command) => transfer::transfer(command),
         Command::Quota(command) => quota::quota(command, opener),
+        Command::Lock(command) => locks::lock(command, opener),
+        Command::Space(command) => space::space(command, opener),
         Command::Share(args) => share::share(*args, opener),
         Command::Audit(args) => audit::audit(&args),
         Command::Status(args) => status::run(&args.target, args.json, args.check),

@@ -70,7 +70,7 @@ pub(super) struct LimitArgs {
     soft_objects: Option<u64>,
 }
 
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let size = ByteSize::parse(text).ok_or("digits and a unit, as 500GB or 2TiB, are wanted")?;
     Ok(size.0)
 }

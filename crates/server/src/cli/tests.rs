@@ -22,6 +22,10 @@ fn the_definitions_are_sound() {
 fn the_commands_of_the_manual_parse() {
     for line in [
         "serve",
+        "lock list",
+        "lock list /data/run --json",
+        "lock break urn:uuid:181d4fae-7d8c-41d0-a765-00a0c91e6bf2",
+        "lock break /data/run/file --json",
         "serve --config f --ready-file r",
         "serve --accept-loss --config f",
         "serve --accept-loss=1b4f-07a5",

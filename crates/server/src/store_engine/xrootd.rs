@@ -12,8 +12,8 @@ use dewar_transfer::TransferRegistry;
 use dewar_types::{Result, UserId};
 use dewar_xrootd::{
     AllowList, AllowRule, Callers, CopyEnd, Door, DoorConfig, DoorLimits, Meter, Pace, Peer, Proof,
-    Redirect, RedirectMode, RedirectTarget, RequestCode, RequestOutcome, SssKey, TlsConfig,
-    TlsStream, TlsUpgrade, TpcConfig, Translation, Trust,
+    Redirect, RedirectMode, RedirectTarget, RequestCode, RequestOutcome, SssKey, TlsStream,
+    TlsUpgrade, TpcConfig, Translation,
 };
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;

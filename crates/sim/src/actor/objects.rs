@@ -26,7 +26,7 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
     let condition = match rng.below(12) {
         0 => WriteCondition::absent(),
         1 => WriteCondition {
-            if_match: Some(ETagMatch::Any),
+            if_match: vec![ETagMatch::Any],
             ..WriteCondition::default()
         },
         _ => WriteCondition::default(),

@@ -51,6 +51,14 @@ pub struct ObjectInfo {
     pub expiry: Option<Expiry>,
 }
 
+impl ObjectInfo {
+    /// When the content changed: as the client said that wrote it, and otherwise when it was written.
+    #[must_use]
+    pub fn content_modified(&self) -> Timestamp {
+        self.attributes.client_modified.unwrap_or(self.modified)
+    }
+}
+
 /// A delete marker at the requested name. It is the source of the error that the object does not
 /// exist, so that a front can distinguish the cases.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -336,6 +344,9 @@ pub enum Overwrite {
     Files,
     /// The same, and a directory may replace an empty directory, as in POSIX.
     EmptyDirectories,
+    /// A file may replace a file or a directory, and a directory both. A replaced directory is removed
+    /// with its content, as [`crate::Store::remove_tree`] does it in one step.
+    Everything,
 }
 
 /// A request to rename a file or a directory in a hierarchy.

@@ -181,6 +181,7 @@ impl Store {
                 // They belong to the version that is changed.
                 retention: None,
                 legal_hold: None,
+                client_modified: None,
                 ..VersionAttributes::from(&file.current)
             };
             (permissions, xattrs) = (file.attributes.mode, file.attributes.xattrs.clone());

@@ -13,7 +13,7 @@ use crate::Store;
 use crate::api::ObjectRef;
 use crate::authorize::actor;
 use crate::content_writer::ContentWriter;
-use crate::limits::{DIRECTORY_XATTR_BYTES_MAX, XATTR_BYTES_MAX};
+use crate::limits::XATTR_BYTES_MAX;
 
 use super::directory::not_found;
 
@@ -81,11 +81,7 @@ impl Store {
             );
             return Err(Error::new(ErrorKind::Denied, message));
         }
-        let bytes_max = match is_dir {
-            true => DIRECTORY_XATTR_BYTES_MAX,
-            false => XATTR_BYTES_MAX,
-        };
-        let alter = |attributes: &mut EntryAttributes| apply(&change, attributes, bytes_max);
+        let alter = |attributes: &mut EntryAttributes| apply(&change, attributes);
         let principal = caller.to_string();
         let actor = actor(caller, &principal);
         let tree = &inner.tree;
@@ -114,7 +110,7 @@ impl ContentWriter {
     /// [`ErrorKind::AlreadyExists`] for one that was to be new, [`ErrorKind::TooLarge`] for too many bytes of
     /// them.
     pub fn change_attributes(&mut self, change: &AttributeChange) -> Result<()> {
-        self.xattrs = changed(change, &self.xattrs, XATTR_BYTES_MAX)?;
+        self.xattrs = changed(change, &self.xattrs)?;
         if let Some(mode) = change.mode {
             self.permissions = mode & 0o7777;
         }
@@ -130,23 +126,18 @@ fn shown(xattrs: &BTreeMap<String, ByteVec>) -> BTreeMap<String, Bytes> {
         .collect()
 }
 
-fn apply(
-    change: &AttributeChange,
-    attributes: &mut EntryAttributes,
-    bytes_max: usize,
-) -> Result<()> {
-    attributes.xattrs = changed(change, &attributes.xattrs, bytes_max)?;
+fn apply(change: &AttributeChange, attributes: &mut EntryAttributes) -> Result<()> {
+    attributes.xattrs = changed(change, &attributes.xattrs)?;
     if let Some(mode) = change.mode {
         attributes.mode = mode & 0o7777;
     }
     Ok(())
 }
 
-/// Extended attributes as a change makes them, at most so many bytes if it adds some.
+/// Extended attributes as a change makes them, at most [`XATTR_BYTES_MAX`] if it adds some.
 fn changed(
     change: &AttributeChange,
     xattrs: &BTreeMap<String, ByteVec>,
-    bytes_max: usize,
 ) -> Result<BTreeMap<String, ByteVec>> {
     let mut xattrs = xattrs.clone();
     for name in &change.remove {
@@ -162,8 +153,8 @@ fn changed(
     }
     let bytes = |(name, value): (&String, &ByteVec)| name.len() + value.len();
     let total: usize = xattrs.iter().map(bytes).sum();
-    if total > bytes_max && !change.set.is_empty() {
-        let message = format!("{total} bytes of attributes, {bytes_max} are allowed");
+    if total > XATTR_BYTES_MAX && !change.set.is_empty() {
+        let message = format!("{total} bytes of attributes, {XATTR_BYTES_MAX} are allowed");
         return Err(Error::new(ErrorKind::TooLarge, message));
     }
     Ok(xattrs)

@@ -17,7 +17,7 @@ use crate::{Inner, Store};
 use super::{DirEntry, DirPage, MakeDirRequest, Node, NodeAttributes, ReadDirRequest};
 
 /// What a directory has that was only made by the names below it.
-pub(super) const DIRECTORY_MODE: u32 = 0o755;
+pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 
 impl Store {
     /// Looks a name up. A key without a slash at its end means either, a directory first.

@@ -3,6 +3,9 @@
 //! Locks bind only fronts that look at them: a write does not. They are for callers who may write the
 //! name. Others see none.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
 use std::time::Duration;
 
 use dewar_auth::{Action, Caller, makes_only_new};
@@ -17,6 +20,33 @@ use crate::{Inner, Store};
 /// The token of a lock: a random number that nobody can guess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockToken(pub u128);
+
+impl LockToken {
+    /// Reads a token as clients send it; `None` for one that no lock can have.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let uuid = text.strip_prefix("urn:uuid:");
+        let uuid = uuid.or_else(|| text.strip_prefix("opaquelocktoken:"))?;
+        let digits: String = uuid.chars().filter(|c| *c != '-').collect();
+        let is_hex = digits.len() == 32 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        let number = u128::from_str_radix(&digits, 16).ok().filter(|_| is_hex);
+        number.map(Self)
+    }
+}
+
+impl fmt::Display for LockToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex = format!("{:032x}", self.0);
+        let parts = [
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..],
+        ];
+        write!(f, "urn:uuid:{}", parts.join("-"))
+    }
+}
 
 /// The locks that a change of a name must respect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +89,24 @@ pub struct Lock {
     pub expires: Timestamp,
     /// Whether the caller holds it.
     pub is_own: bool,
+}
+
+/// A lock as administrators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLock {
+    /// Its token.
+    pub token: LockToken,
+    /// The file or directory when it was locked, with its bucket.
+    pub path: String,
+    /// The holder's name.
+    pub principal: String,
+    /// Whether others may have shared locks beside it.
+    pub shared: bool,
+    /// Whether it also covers what is below the directory.
+    pub deep: bool,
+    /// The time until it ends.
+    pub remaining: Duration,
+    lock: NameLock,
 }
 
 /// Whether a lock was granted.
@@ -158,11 +206,53 @@ impl Store {
     }
 
     /// Whether there is any lock at all.
+    #[must_use]
+    pub fn has_locks(&self) -> bool {
+        self.inner.tree.has_locks()
+    }
+
+    /// All locks that have not ended, by path, for administrators. Those of deleted buckets are left
+    /// out.
     ///
     /// # Errors
     /// Those of reading the catalog.
-    pub async fn has_locks(&self) -> Result<bool> {
-        self.inner.tree.has_locks().await
+    pub async fn held_locks(&self) -> Result<Vec<HeldLock>> {
+        let inner = &self.inner;
+        let now = inner.env.clock.now();
+        let mut held = Vec::new();
+        let mut buckets = BTreeMap::new();
+        for lock in inner.tree.all_locks().await? {
+            let record = &lock.record;
+            if record.expires <= now {
+                continue;
+            }
+            let bucket = match buckets.entry(record.bucket) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(inner.bucket_by_id(record.bucket).await?),
+            };
+            let Some(bucket) = bucket else { continue };
+            let left = record.expires.0.saturating_sub(now.0);
+            held.push(HeldLock {
+                token: LockToken(lock.number),
+                path: bucket.path(&record.path),
+                principal: record.principal.clone(),
+                shared: record.shared,
+                deep: record.deep,
+                remaining: Duration::from_nanos(left),
+                lock,
+            });
+        }
+        held.sort_by(|a, b| (&a.path, a.token).cmp(&(&b.path, b.token)));
+        Ok(held)
+    }
+
+    /// Ends locks before their time, for administrators.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn break_locks(&self, locks: &[HeldLock]) -> Result<()> {
+        let broken = locks.iter().map(|held| held.lock.clone()).collect();
+        self.inner.tree.remove_locks(broken).await
     }
 
     /// The locks that cover a name, and further ones of the scope. Callers who may neither write nor

@@ -14,7 +14,7 @@
 //! - [`crate::Store::write`]: a new version written at any places, which appears when it is committed.
 
 mod attributes;
-mod directory;
+pub(crate) mod directory;
 mod lock;
 mod open;
 mod path;
@@ -27,7 +27,7 @@ use crate::api::{BucketRef, ObjectInfo, ObjectRef};
 
 pub use attributes::AttributeChange;
 pub use dewar_disks::blob::{ChecksummedBytes, VerifiedBytes};
-pub use lock::{Lock, LockOutcome, LockRequest, LockScope, LockToken};
+pub use lock::{HeldLock, Lock, LockOutcome, LockRequest, LockScope, LockToken};
 pub use path::{PathTarget, canonical_path};
 
 /// Attributes that files and directories have.

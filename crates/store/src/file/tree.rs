@@ -1,6 +1,6 @@
 //! Copying and removing directories with their content.
 //!
-//! Both verbs walk the directory depth first, page by page, and hold no more than a page for each
+//! A directory is removed in one step where that is possible. Otherwise both verbs walk it depth first, page by page, and hold no more than a page for each
 //! directory on the way down. Each name is authorized and changed by itself, so they are not atomic.
 //! A verb that was interrupted, or had failures, is repeated: removing goes on with what is left, and
 //! copying without `overwrite` reports the names that exist already.
@@ -12,10 +12,12 @@ use dewar_catalog::record::DirRecord;
 use dewar_namespace::{Bucket, ETagMatch, Hierarchy, ListQuery, Listed, Listing};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
+use crate::access::policies_tell_keys_apart;
 use crate::api::{
     BucketRef, CopyRequest, DeleteItem, DeleteRequest, ObjectRef, ReadCondition, VersionAttributes,
     WriteCondition,
 };
+use crate::authorize::actor;
 use crate::limits::{TREE_FAILURES_MAX, TREE_PAGE, TREE_WALK_LATER};
 use crate::listing_limits::GATE_RETRY_AFTER;
 use crate::{Inner, Store};
@@ -178,16 +180,29 @@ impl TreeReport {
 }
 
 impl Store {
-    /// Removes a directory with all that is in it. In a bucket that keeps versions, delete
-    /// markers hide the files. The caller needs the right to list the directory, and to delete each name.
+    /// Removes a directory with all that is in it. The caller needs the right to list the directory, and
+    /// to delete each name.
+    ///
+    /// It goes in one step, and a worker frees its content. Names go one by one where that is not
+    /// possible: if a policy tells names in the bucket apart or the caller may delete only a part, in a
+    /// bucket that keeps versions, where delete markers hide the files, or that has object lock, and
+    /// above a directory with a quota.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`], [`ErrorKind::Denied`],
-    /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::Busy`] when the caller removes or copies as many
-    /// directories as it may. Names that could not be removed are in the report.
+    /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::NotEmpty`] if a space is at or below it;
+    /// [`ErrorKind::Busy`] when the caller removes or copies as many directories as it may. Names that could not be removed are in the report.
     pub async fn remove_tree(&self, caller: &Caller, directory: &ObjectRef) -> Result<TreeReport> {
+        if self.detach_tree(caller, directory).await? {
+            return Ok(TreeReport {
+                done: 1,
+                ..TreeReport::default()
+            });
+        }
         let bucket = &directory.bucket;
         let mut walk = TreeWalk::begin(&self.inner, caller, directory).await?;
+        self.inner
+            .refuse_spaces_within(&walk.bucket, &directory.key)?;
         let mut report = TreeReport::default();
         let mut files = Vec::new();
         while let Some(step) = walk.next().await? {
@@ -214,6 +229,26 @@ impl Store {
             }
         }
         Ok(report)
+    }
+
+    /// Removes a directory with all that is in it in one step, and says whether that was possible.
+    async fn detach_tree(&self, caller: &Caller, directory: &ObjectRef) -> Result<bool> {
+        let inner = &self.inner;
+        let key = &directory.key;
+        let bucket = inner.bucket_of(caller, &directory.bucket).await?;
+        if !inner.may_remove_tree(caller, &bucket, key)? {
+            return Ok(false);
+        }
+        let principal = caller.to_string();
+        let actor = actor(caller, &principal);
+        match inner.tree.detach_dir(&actor, &bucket, key).await {
+            Ok(()) => Ok(true),
+            // The walk finds out what is there instead, or removes what it may.
+            Err(error) => match error.kind() {
+                ErrorKind::NotFound | ErrorKind::Unsupported => Ok(false),
+                _ => Err(error),
+            },
+        }
     }
 
     async fn remove_files(
@@ -272,6 +307,9 @@ impl Store {
     ) -> Result<TreeReport> {
         let (source, target) = (&request.source, &request.target);
         let mut walk = TreeWalk::begin(&self.inner, caller, source).await?;
+        if removes {
+            self.inner.refuse_spaces_within(&walk.bucket, &source.key)?;
+        }
         let inside = format!("{}/", target.key);
         let from = format!("{}/", source.key);
         let to = self.inner.bucket_of(caller, &target.bucket).await?;
@@ -405,12 +443,30 @@ impl Store {
             object: from,
             version: None,
             condition: WriteCondition {
-                if_match: Some(same),
+                if_match: vec![same],
                 ..WriteCondition::NONE
             },
             bypass: false,
         };
         self.delete(caller, removal).await.map(drop)
+    }
+
+    /// Whether a file still is one of those that a condition names. Without a condition it is.
+    async fn is_unchanged(
+        &self,
+        caller: &Caller,
+        file: &ObjectRef,
+        condition: &ReadCondition,
+    ) -> Result<bool> {
+        if condition.if_match.is_empty() {
+            return Ok(true);
+        }
+        match self.stat(caller, file).await {
+            Ok(Node::File(_, info)) => Ok(condition.if_match.contains(&ETagMatch::Is(info.etag))),
+            Ok(Node::Directory(_)) => Ok(false),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     async fn copy_file(
@@ -426,6 +482,7 @@ impl Store {
             false => WriteCondition::absent(),
         };
         let exists = to.key.to_string();
+        let (source, unchanged) = (from.clone(), source_condition.clone());
         let copy = CopyRequest {
             source: from,
             source_version: None,
@@ -441,12 +498,37 @@ impl Store {
             acl: None,
         };
         match self.copy(caller, copy).await {
-            Err(error) if error.kind() == ErrorKind::Precondition && !overwrite => {
+            Err(error)
+                if error.kind() == ErrorKind::Precondition
+                    && !overwrite
+                    && self.is_unchanged(caller, &source, &unchanged).await? =>
+            {
                 let message = format!("{exists} exists");
                 Err(Error::with_source(ErrorKind::AlreadyExists, message, error))
             }
             copied => copied.map(drop),
         }
+    }
+}
+
+impl Inner {
+    /// Whether a caller may remove a directory in one step. A refusal is not recorded, because the names
+    /// in it are then asked for one by one.
+    fn may_remove_tree(&self, caller: &Caller, bucket: &Bucket, key: &ObjectKey) -> Result<bool> {
+        if policies_tell_keys_apart(caller, bucket)? {
+            return Ok(false);
+        }
+        let prefix = format!("{key}/");
+        let listing = Details {
+            prefix: Some(&prefix),
+            ..self.details()
+        };
+        let (named, details) = (Some(prefix.as_str()), self.details());
+        let may = |action, named, details| {
+            self.authorize_optional(caller, action, bucket, named, details)
+                .is_ok()
+        };
+        Ok(may(Action::ListBucket, None, &listing) && may(Action::DeleteObject, named, &details))
     }
 }
 

@@ -237,6 +237,11 @@ async fn every_file_verb(rig: &Rig, who: &Caller) -> Vec<(&'static str, Result<(
         target: object("moved"),
         overwrite: Overwrite::Files,
     };
+    let over_directory = RenameNodeRequest {
+        source: object("key"),
+        target: object("tree"),
+        overwrite: Overwrite::Everything,
+    };
     let make_dir = MakeDirRequest {
         directory: object("made"),
         mode: 0o755,
@@ -280,7 +285,21 @@ async fn every_file_verb(rig: &Rig, who: &Caller) -> Vec<(&'static str, Result<(
         ),
         ("remove_dir", store.remove_dir(who, &tree).await),
         ("remove_tree", store.remove_tree(who, &tree).await.map(drop)),
-        ("copy_tree", store.copy_tree(who, copy_tree).await.map(drop)),
+        (
+            "copy_tree",
+            store.copy_tree(who, copy_tree.clone()).await.map(drop),
+        ),
+        ("move_tree", store.move_tree(who, copy_tree).await.map(drop)),
+        (
+            "move_file",
+            store
+                .move_file(who, key.clone(), object("moved"), true)
+                .await,
+        ),
+        (
+            "rename_node over a directory",
+            store.rename_node(who, over_directory).await,
+        ),
         ("lock", store.lock(who, lock).await.map(drop)),
         (
             "extend_lock",

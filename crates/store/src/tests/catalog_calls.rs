@@ -145,7 +145,7 @@ async fn every_verb(rig: &Rig, mut done: impl FnMut(&'static str)) {
     };
     let absent = || WriteCondition::absent();
     let matches = |etag: &str| WriteCondition {
-        if_match: Some(ETagMatch::Is(etag.to_owned())),
+        if_match: vec![ETagMatch::Is(etag.to_owned())],
         ..WriteCondition::default()
     };
     let etag = put(put_request("d/a")).await.expect("put").etag;

@@ -6,8 +6,8 @@ use dewar_types::{ErrorKind, Result};
 
 use super::{Rig, bucket, content, get, object, put_request, run};
 use crate::api::{
-    ETagMatch, ExpectedContent, Hierarchy, ObjectInfo, Overwrite, RenameNodeRequest,
-    VersionAttributes, WriteCondition, WriteRequest,
+    DigestMismatch, ETagMatch, ExpectedContent, Hierarchy, ObjectInfo, Overwrite,
+    RenameNodeRequest, VersionAttributes, WriteCondition, WriteRequest,
 };
 use crate::file::{CopyTreeRequest, MakeDirRequest, Node};
 
@@ -101,7 +101,7 @@ fn a_put_has_conditions_attributes_digests_and_the_rules_of_a_hierarchy() {
         assert_eq!(kind(again), Err(ErrorKind::Precondition));
 
         let matches = |etag: &str| WriteCondition {
-            if_match: Some(ETagMatch::Is(etag.to_owned())),
+            if_match: vec![ETagMatch::Is(etag.to_owned())],
             ..WriteCondition::NONE
         };
         let second = webdav_put("d/e/f", matches(&info.etag), "c/d");

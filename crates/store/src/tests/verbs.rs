@@ -71,8 +71,11 @@ fn conditions_decide() {
         let rig = Rig::new(3).await;
         let put = |absent: bool, if_match: Option<&str>| WriteRequest {
             condition: WriteCondition {
-                if_none_match: absent.then_some(ETagMatch::Any),
-                if_match: if_match.map(|etag| ETagMatch::Is(etag.to_owned())),
+                if_none_match: absent.then_some(ETagMatch::Any).into_iter().collect(),
+                if_match: if_match
+                    .map(|etag| ETagMatch::Is(etag.to_owned()))
+                    .into_iter()
+                    .collect(),
                 ..WriteCondition::default()
             },
             ..put_request("key")

@@ -482,3 +482,19 @@ async fn a_cancelled_pull_leaves_nothing() {
     assert_eq!(fixture.file().await, None);
     assert_eq!(peer.seen()[1].header("authorization"), None);
 }
+
+#[tokio::test]
+async fn a_source_that_computes_its_digest_for_ever_sends_the_file() {
+    let fixture = Fixture::new().await.hasty().retries(0);
+    let peer = Peer::new(|_, request| match request.header("want-digest") {
+        Some(_) => vec![Step::Hang],
+        None => answer("200 OK", "", b"abc"),
+    });
+    let peer = peer.await;
+    let outcome = fixture
+        .pull(&pull_of(&peer.url("/x")))
+        .await
+        .expect("pulled");
+    assert_eq!((outcome.bytes, outcome.attempts), (3, 1));
+    assert_eq!(peer.methods(), ["HEAD", "GET"]);
+}

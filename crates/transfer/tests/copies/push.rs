@@ -1,6 +1,6 @@
 //! Pushes.
 
-use dewar_transfer::{DigestOrigin, FailureCause};
+use dewar_transfer::{DigestOrigin, FailureCause, Pace};
 
 use crate::fixture::{Fixture, push_to};
 use crate::peer::{Peer, SeenRequest, Step, answer, head, text};
@@ -384,4 +384,77 @@ async fn a_file_with_another_digest_than_the_client_named_does_not_arrive() {
         .iter()
         .find(|one| one.named_by == DigestOrigin::Client);
     assert_eq!(by_client.expect("a verdict").matches, Some(true));
+}
+
+#[tokio::test]
+async fn a_target_that_computes_its_digest_for_ever_is_asked_for_the_length() {
+    let fixture = Fixture::new().await.hasty().retries(0);
+    fixture.put("file", &content(1000, 15)).await;
+    for (size, whole) in [(1000, true), (999, false)] {
+        let peer = Peer::new(move |_, request| match request.method.as_str() {
+            "PUT" => take("201 Created", ""),
+            _ if request.header("want-digest").is_some() => vec![Step::Hang],
+            _ => head(size, ""),
+        });
+        let peer = peer.await;
+        let outcome = fixture.push(&push_to(&peer.url("/x"))).await;
+        assert_eq!(outcome.is_ok(), whole, "{outcome:?}");
+        assert_eq!(peer.methods(), ["PUT", "HEAD", "HEAD"]);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_expectations_gets_the_data_without() {
+    let fixture = Fixture::new().await.retries(0);
+    let bytes = content(100_000, 16);
+    fixture.put("file", &bytes).await;
+    let digest = digest_header(&bytes);
+    let peer = Peer::new(move |_, request| match request.header("expect") {
+        Some(_) => answer("417 Expectation Failed", "", b""),
+        None => {
+            let mut steps = vec![Step::ReadBody];
+            steps.extend(answer("201 Created", &digest, b""));
+            steps
+        }
+    });
+    let peer = peer.await;
+    fixture
+        .push(&push_to(&peer.url("/x")))
+        .await
+        .expect("pushed");
+    assert!(peer.seen()[1].body == bytes);
+}
+
+#[tokio::test]
+async fn a_token_that_may_only_create_can_push() {
+    let fixture = Fixture::new().await;
+    let bytes = content(1000, 17);
+    fixture.put("file", &bytes).await;
+    let digest = digest_header(&bytes);
+    let peer = Peer::new(move |_, request| match request.method.as_str() {
+        "PUT" => take("201 Created", &digest),
+        _ => vec![text("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")],
+    });
+    let peer = peer.await;
+    let mut request = push_to(&peer.url("/x"));
+    request.options.overwrite = false;
+    fixture.push(&request).await.expect("pushed");
+    assert_eq!(puts(&peer)[0].header("if-none-match"), Some("*"));
+}
+
+#[tokio::test]
+async fn a_server_that_takes_data_slowly_is_given_up() {
+    let mut fixture = Fixture::new().await;
+    fixture.config.pace = Pace {
+        rate_min: 1 << 40,
+        over: std::time::Duration::from_millis(300),
+    };
+    fixture.put("file", &content(30 << 20, 18)).await;
+    let peer = Peer::new(|_, _| vec![text(CONTINUE), Step::ReadSome(1_000_000), Step::Hang]);
+    let peer = peer.await;
+    let failure = fixture
+        .push(&push_to(&peer.url("/x")))
+        .await
+        .expect_err("too slow");
+    assert_eq!(failure.cause(), FailureCause::Slow);
 }

@@ -78,7 +78,7 @@ fn page_text(path: &str, page: &DirPage) -> String {
     }
     for entry in page.entries.iter().filter(|entry| has_path(&entry.name)) {
         let (slash, size, modified) = match &entry.node {
-            Node::File(_, info) => ("", info.size.to_string(), info.modified),
+            Node::File(_, info) => ("", info.size.to_string(), info.content_modified()),
             Node::Directory(attributes) => ("/", String::new(), attributes.modified),
         };
         out.push_str("<tr><td><a href=\"");

@@ -1,7 +1,8 @@
 //! COPY and MOVE.
 //!
-//! Within a bucket a MOVE is one transaction. To another bucket, content is copied, sharing its bytes,
-//! and then removed.
+//! Within a bucket a MOVE is one transaction, which also removes what it replaces. To another bucket,
+//! content is copied, sharing its bytes, and then removed. A directory that a copy replaces has another
+//! name until the copy is complete.
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use super::delete::remove;
 use super::lock::{ADDED, REMOVED, REPLACED, remove_locks, require_locks};
 use super::multistatus::failures_answer;
 use super::propfind::lookup;
+use super::put::archive_metadata;
 use super::third_party;
 use crate::context::{Depth, RequestContext};
 use crate::destination::{CopyEnds, Destination, destination_missing, header_once};
@@ -82,12 +84,14 @@ pub(super) async fn rename(front: &Arc<WebDav>, context: &RequestContext) -> Res
     }
     require_locks(front, context, &ends.source, REMOVED).await?;
     ends.require_target_locks(front, context).await?;
-    let aside = ends.set_target_aside(front, context).await?;
-    let moved = ends.rename(front, context).await;
-    let report = ends.settle_target(front, context, aside, moved).await?;
+    let report = ends.rename(front, context).await?;
     if report.failed == 0 {
         // RFC 4918 section 7.5: locks do not move.
         remove_locks(front, context, &ends.source).await;
+        if let Some(Node::Directory(_)) = ends.replaced {
+            // Those of what is gone.
+            remove_locks(front, context, &ends.target).await;
+        }
     }
     Ok(ends.answer(&report))
 }
@@ -105,7 +109,10 @@ async fn rename_node(
         overwrite,
     };
     let renamed = front.store.rename_node(&context.caller, request).await;
-    renamed.map(drop).map_err(refused_target)
+    // Object lock, versions and quotas forbid it: the words say which.
+    renamed.map_err(|error| {
+        refused_target(error).with_status_for(&[ErrorKind::Unsupported], StatusCode::FORBIDDEN)
+    })
 }
 
 /// The refusal when the name of the target has been taken, or what is above it is missing.
@@ -258,12 +265,41 @@ impl LocalCopy {
         let (source, target) = (&self.source, &self.target);
         if source.bucket == target.bucket {
             let overwrite = match self.overwrites {
-                true => Overwrite::Files,
+                true if front.config.recursive_delete => Overwrite::Everything,
+                true => {
+                    self.remove_empty_target(front, context).await?;
+                    Overwrite::EmptyDirectories
+                }
                 false => Overwrite::Never,
             };
             rename_node(front, context, source, target, overwrite).await?;
             return Ok(TreeReport::default());
         }
+        let aside = self.set_target_aside(front, context).await?;
+        let moved = self.move_by_copy(front, context).await;
+        self.settle_target(front, context, aside, moved).await
+    }
+
+    /// Removes a directory that is in the way of a file, if it is empty.
+    async fn remove_empty_target(
+        &self,
+        front: &Arc<WebDav>,
+        context: &RequestContext,
+    ) -> Result<()> {
+        if let (Node::File(..), Some(Node::Directory(_))) = (&self.node, &self.replaced) {
+            let (store, caller) = (&front.store, &context.caller);
+            store.remove_dir(caller, &self.target).await?;
+        }
+        Ok(())
+    }
+
+    /// Moves the source to another bucket: what was copied is removed.
+    async fn move_by_copy(
+        &self,
+        front: &Arc<WebDav>,
+        context: &RequestContext,
+    ) -> Result<TreeReport> {
+        let (source, target) = (&self.source, &self.target);
         let (store, caller) = (&front.store, &context.caller);
         let (source, target) = (source.clone(), target.clone());
         if let Node::File(..) = self.node {
@@ -310,7 +346,10 @@ impl LocalCopy {
             source_version: None,
             source_condition: ReadCondition::default(),
             target,
-            attributes: VersionAttributes::default(),
+            attributes: VersionAttributes {
+                archive_metadata: archive_metadata(context.headers())?,
+                ..VersionAttributes::default()
+            },
             replace_headers: false,
             checksum: None,
             condition: match self.overwrites {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dewar_http_front::{Answer, empty_answer, write_condition_at};
+use dewar_http_front::{Answer, empty_answer};
 use dewar_store::api::{BucketRef, DeleteRequest, Emptiness, ObjectRef};
 use dewar_store::file::{Node, PathTarget, TreeReport};
 use dewar_types::{Error, ErrorKind};
@@ -28,7 +28,7 @@ pub(super) async fn call(front: &Arc<WebDav>, context: &RequestContext) -> Resul
         }
         PathTarget::Object(object) => object,
     };
-    let condition = write_condition_at(context.headers(), "")?;
+    let condition = context.write_condition()?;
     require_locks(front, context, object, REMOVED).await?;
     if !condition.is_none() {
         let answer = remove_conditionally(front, context, object, condition).await?;

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use dewar_checksum::{Algorithm, Digest};
 use dewar_http_front::{
     Answer, DigestFields, byteranges_answer, content_range, digest_fields, download_answer,
     empty_answer, header, http_date, merge_ranges, parse_ranges, quoted, read_condition,
-    unsatisfied_range, value_of, wanted_digest,
+    unsatisfied_range, value_of, wanted_digest, wanted_digests,
 };
 use dewar_store::ContentReader;
 use dewar_store::api::{GetRequest, ObjectInfo, ObjectRef, ReadCondition};
 use dewar_store::file::{Node, PathTarget};
-use dewar_types::{ByteRange, Error, ErrorKind, RangeSpec};
+use dewar_types::{ByteRange, Error, ErrorKind, RangeSpec, VersionId};
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
     CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, EXPIRES,
@@ -19,6 +20,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::browse;
+use super::put::ARCHIVE_METADATA;
 use crate::context::RequestContext;
 use crate::error::{DavError, Result};
 use crate::front::WebDav;
@@ -26,6 +28,9 @@ use crate::limits::{DIGEST_WAIT, PART_TYPE_BYTES_MAX, RANGES_MAX, RETRY_AFTER_SE
 
 /// The media type of content that has none.
 pub(super) const OCTETS: &str = "application/octet-stream";
+
+/// Attempts of a HEAD to show a file and its digest of one version.
+const DIGEST_ATTEMPTS_MAX: usize = 4;
 
 /// The bytes of the file that a request asks for.
 enum WantedBytes {
@@ -39,7 +44,7 @@ pub(super) async fn get(front: &Arc<WebDav>, context: &RequestContext) -> Result
         return browse::call(front, context).await;
     };
     let headers = context.headers();
-    let digest = wanted_digest(headers)?;
+    let digests = wanted_digests(headers)?;
     let ranges = header(headers, RANGE.as_str())?.and_then(|text| parse_ranges(text, RANGES_MAX));
     let wanted = match ranges {
         None => WantedBytes::All,
@@ -69,7 +74,7 @@ pub(super) async fn get(front: &Arc<WebDav>, context: &RequestContext) -> Result
             Err(error) => return absent_or_directory(front, context, object, error).await,
         };
         if counts(&file.info) {
-            return several(front, context, object, file, specs, digest).await;
+            return several(front, file, specs, &digests).await;
         }
     }
     let download = match store.get(&context.caller, request).await {
@@ -78,7 +83,7 @@ pub(super) async fn get(front: &Arc<WebDav>, context: &RequestContext) -> Result
     };
     let (info, range) = (&download.info, download.range);
     let mut headers = file_headers(info);
-    push_digest(front, context, object, info, digest, &mut headers).await?;
+    push_known_digest(info, &digests, &mut headers);
     headers.insert(CONTENT_LENGTH, HeaderValue::from(range.len()));
     let partial = matches!(wanted, WantedBytes::One(_)) && counts(info);
     let mut status = StatusCode::OK;
@@ -95,11 +100,9 @@ pub(super) async fn get(front: &Arc<WebDav>, context: &RequestContext) -> Result
 /// The answer with several ranges of a file.
 async fn several(
     front: &Arc<WebDav>,
-    context: &RequestContext,
-    object: &ObjectRef,
     file: ContentReader,
     specs: &[RangeSpec],
-    digest: Option<(dewar_checksum::Algorithm, DigestFields)>,
+    digests: &(Vec<Algorithm>, DigestFields),
 ) -> Result<Answer> {
     let size = file.info.size;
     let ranges: Vec<ByteRange> = merge_ranges(specs, size);
@@ -108,7 +111,7 @@ async fn several(
         return Err(DavError::from(outside).header(CONTENT_RANGE, unsatisfied_range(size)));
     }
     let mut headers = file_headers(&file.info);
-    push_digest(front, context, object, &file.info, digest, &mut headers).await?;
+    push_known_digest(&file.info, digests, &mut headers);
     let kind = file.info.attributes.headers.content_type.clone();
     // It stands in the head of each range.
     let kind =
@@ -141,12 +144,14 @@ pub(super) async fn head(front: &Arc<WebDav>, context: &RequestContext) -> Resul
         condition: read_condition(context.headers())?,
         ..GetRequest::whole(object.clone())
     };
-    let info = match front.store.head(&context.caller, request).await {
-        Ok((info, _)) => info,
+    let (info, digest) = match head_with_digest(front, context, request, digest).await? {
+        Ok(found) => found,
         Err(error) => return absent_or_directory(front, context, object, error).await,
     };
     let mut headers = file_headers(&info);
-    push_digest(front, context, object, &info, digest, &mut headers).await?;
+    if let Some((digest, fields)) = digest {
+        digest_fields(&mut headers, &digest, fields);
+    }
     headers.insert(CONTENT_LENGTH, HeaderValue::from(info.size));
     let mut answer = empty_answer(StatusCode::OK);
     *answer.headers_mut() = headers;
@@ -213,6 +218,9 @@ fn file_headers(info: &ObjectInfo) -> HeaderMap {
             headers.insert(name, value_of(value));
         }
     }
+    if let Some(archive) = &info.attributes.archive_metadata {
+        headers.insert(ARCHIVE_METADATA, value_of(archive));
+    }
     let kind = stored.content_type.as_deref().unwrap_or(OCTETS);
     headers.insert(CONTENT_TYPE, value_of(kind));
     headers.insert(ETAG, quoted(&info.etag));
@@ -227,32 +235,53 @@ fn file_headers(info: &ObjectInfo) -> HeaderMap {
     headers
 }
 
-/// Adds the digest that the client asked for. One that the version lacks is computed, for at most
-/// [`DIGEST_WAIT`]. A client would take an answer without a digest for a server without digests.
-async fn push_digest(
+/// Adds the digest that the client prefers among those that are known of the version that is sent.
+fn push_known_digest(
+    info: &ObjectInfo,
+    (wanted, fields): &(Vec<Algorithm>, DigestFields),
+    headers: &mut HeaderMap,
+) {
+    let mut known = wanted.iter().filter_map(|it| info.digests.get(*it));
+    if let Some(digest) = known.next() {
+        digest_fields(headers, &digest, *fields);
+    }
+}
+
+/// A file with the digest that the client asked for, both of the same version. A digest that the version
+/// lacks is computed, for at most [`DIGEST_WAIT`]. A client would take an answer without a digest for a
+/// server without digests.
+async fn head_with_digest(
     front: &Arc<WebDav>,
     context: &RequestContext,
-    object: &ObjectRef,
-    info: &ObjectInfo,
-    wanted: Option<(dewar_checksum::Algorithm, DigestFields)>,
-    headers: &mut HeaderMap,
-) -> Result<()> {
-    let Some((algorithm, fields)) = wanted else {
-        return Ok(());
-    };
-    let digest = match info.digests.get(algorithm) {
-        Some(digest) => digest,
-        None => {
-            let computed = front.store.digest(&context.caller, object, algorithm);
-            let computed = tokio::time::timeout(DIGEST_WAIT, computed).await;
-            let computed = computed.map_err(|_| {
-                let words = "The digest is not computed yet. Please try again later.";
-                DavError::new(StatusCode::SERVICE_UNAVAILABLE, words)
-                    .header(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECS))
-            })?;
-            computed?
+    request: GetRequest,
+    wanted: Option<(Algorithm, DigestFields)>,
+) -> Result<Result<(ObjectInfo, Option<(Digest, DigestFields)>), Error>> {
+    let (store, caller) = (&front.store, &context.caller);
+    let object = request.object.clone();
+    let mut computed: Option<(VersionId, Digest)> = None;
+    for _ in 0..DIGEST_ATTEMPTS_MAX {
+        let info = match store.head(caller, request.clone()).await {
+            Ok((info, _)) => info,
+            Err(error) => return Ok(Err(error)),
+        };
+        let Some((algorithm, fields)) = wanted else {
+            return Ok(Ok((info, None)));
+        };
+        let of_version = computed.filter(|(version, _)| *version == info.version);
+        let of_version = of_version.map(|(_, digest)| digest);
+        if let Some(digest) = info.digests.get(algorithm).or(of_version) {
+            return Ok(Ok((info, Some((digest, fields)))));
         }
-    };
-    digest_fields(headers, &digest, fields);
-    Ok(())
+        let digest = store.digest(caller, &object, algorithm);
+        let digest = tokio::time::timeout(DIGEST_WAIT, digest).await;
+        computed = Some((info.version, digest.map_err(|_| not_computed())??));
+    }
+    // It is replaced all the time.
+    Err(not_computed())
+}
+
+fn not_computed() -> DavError {
+    let words = "The digest is not computed yet. Please try again later.";
+    DavError::new(StatusCode::SERVICE_UNAVAILABLE, words)
+        .header(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECS))
 }

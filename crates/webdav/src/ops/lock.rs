@@ -7,7 +7,7 @@ use dewar_http_front::{Answer, empty_answer, header, typed_answer, value_of};
 use dewar_store::api::{ExpectedContent, ObjectRef, WriteMode, WriteRequest};
 use dewar_store::file::{Lock, LockOutcome, LockRequest, LockScope, LockToken};
 use dewar_store::limits::LOCK_TIME_MAX;
-use dewar_types::{Error, ErrorKind, Timestamp};
+use dewar_types::{ErrorKind, Timestamp};
 use http::StatusCode;
 
 use super::copy_move::check_parent;
@@ -16,7 +16,7 @@ use super::multistatus::push_href_element;
 use crate::context::{Depth, RequestContext};
 use crate::error::{DavError, Result};
 use crate::front::WebDav;
-use crate::if_header::{IfHeader, parse_token, token_text};
+use crate::if_header::IfHeader;
 use crate::limits::{DOCUMENT_BYTES_MAX, LOCK_TIME_DEFAULT};
 use crate::xml::{DAV, XmlElement, push_xml_content};
 
@@ -70,7 +70,7 @@ pub(super) async fn lock(front: &Arc<WebDav>, context: &mut RequestContext) -> R
                 false => StatusCode::OK,
             };
             let mut answer = discovery_answer(front, &object, &lock, status);
-            let token = value_of(&format!("<{}>", token_text(lock.token)));
+            let token = value_of(&format!("<{}>", lock.token));
             answer.headers_mut().insert("lock-token", token);
             Ok(answer)
         }
@@ -170,7 +170,7 @@ pub(super) async fn unlock(front: &Arc<WebDav>, context: &RequestContext) -> Res
         )
         .precondition("lock-token-matches-request-uri")
     };
-    let token = parse_token(text).ok_or_else(no_lock)?;
+    let token = LockToken::parse(text).ok_or_else(no_lock)?;
     let object = context.path.object().ok_or_else(no_lock)?;
     match front.store.unlock(&context.caller, object, token).await {
         Ok(()) => Ok(empty_answer(StatusCode::NO_CONTENT)),
@@ -242,7 +242,7 @@ pub(super) fn push_active_lock(out: &mut String, object: &ObjectRef, lock: &Lock
     let scope = if lock.shared { "shared" } else { "exclusive" };
     let depth = if lock.deep { "infinity" } else { "0" };
     let seconds = lock.expires.secs().saturating_sub(now.secs());
-    let token = token_text(lock.token);
+    let token = lock.token;
     out.push_str("<D:activelock><D:locktype><D:write/></D:locktype><D:lockscope><D:");
     out.push_str(scope);
     out.push_str("/></D:lockscope><D:depth>");
@@ -316,9 +316,10 @@ pub(super) async fn require_locks(
     for lock in &locks {
         let beside = locks.iter().filter(|other| other.key == lock.key);
         if !beside.into_iter().any(is_submitted) {
-            let words = format!("{} is locked.", path_of(&object.bucket, &lock.key));
+            let root = path_of(&object.bucket, &lock.key);
+            let words = format!("{root} is locked.");
             let refusal = DavError::new(StatusCode::LOCKED, words);
-            return Err(refusal.precondition("lock-token-submitted"));
+            return Err(refusal.precondition("lock-token-submitted").href(root));
         }
     }
     Ok(())
@@ -330,12 +331,10 @@ pub(super) async fn remove_locks(
     context: &RequestContext,
     object: &ObjectRef,
 ) {
-    let removed: Result<(), Error> = match front.store.has_locks().await {
-        Ok(false) => Ok(()),
-        Ok(true) => front.store.remove_locks(&context.caller, object).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = removed {
+    if !front.store.has_locks() {
+        return;
+    }
+    if let Err(error) = front.store.remove_locks(&context.caller, object).await {
         tracing::debug!(%error, "locks of a removed name are left until they end");
     }
 }

@@ -13,6 +13,8 @@ mod proppatch;
 mod put;
 mod third_party;
 
+pub(crate) use multistatus::push_href_element;
+
 use std::sync::Arc;
 
 use dewar_http_front::{Answer, empty_answer};
@@ -102,7 +104,7 @@ pub(crate) async fn call(
     context: &mut RequestContext,
 ) -> Result<Answer> {
     if let Some(conditions) = IfHeader::of(context.headers())? {
-        conditions.check(front, context).await?;
+        context.required_etag = conditions.check(front, context).await?;
     }
     match method {
         DavMethod::Options => Ok(options()),

@@ -15,7 +15,7 @@ use crate::resource_path::push_href;
 use crate::xml::push_escaped;
 
 pub(super) const BEGIN: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
-    <D:multistatus xmlns:D=\"DAV:\" xmlns:oc=\"http://owncloud.org/ns\">\n";
+    <D:multistatus xmlns:D=\"DAV:\" xmlns:oc=\"http://owncloud.org/ns\" xmlns:dw=\"urn:dewar:webdav\">\n";
 
 pub(super) const END: &str = "</D:multistatus>\n";
 
@@ -37,7 +37,7 @@ pub(super) fn streamed_answer(
 }
 
 /// Appends the href of a resource; one of a directory ends with a slash.
-pub(super) fn push_href_element(out: &mut String, path: &str, is_directory: bool) {
+pub(crate) fn push_href_element(out: &mut String, path: &str, is_directory: bool) {
     out.push_str("<D:href>");
     let mut href = String::with_capacity(path.len() + 16);
     push_href(&mut href, path);

@@ -15,7 +15,7 @@ use http::StatusCode;
 
 use super::get::OCTETS;
 use super::multistatus::push_status;
-use crate::xml::{DAV, OWNCLOUD, XmlElement, XmlName, push_escaped, push_xml_element};
+use crate::xml::{DAV, DEWAR, OWNCLOUD, XmlElement, XmlName, push_escaped, push_xml_element};
 
 /// What the names of dead properties begin with among extended attributes.
 const PREFIX: &str = "user.dav.";
@@ -34,12 +34,13 @@ pub(super) enum LiveProperty {
     QuotaAvailable,
     QuotaUsed,
     Checksums,
+    ArchiveMetadata,
     SupportedLock,
     LockDiscovery,
 }
 
 impl LiveProperty {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::ResourceType,
         Self::DisplayName,
         Self::CreationDate,
@@ -51,6 +52,7 @@ impl LiveProperty {
         Self::QuotaUsed,
         Self::QuotaAvailable,
         Self::Checksums,
+        Self::ArchiveMetadata,
         Self::SupportedLock,
         Self::LockDiscovery,
     ];
@@ -68,6 +70,7 @@ impl LiveProperty {
             Self::QuotaAvailable => "quota-available-bytes",
             Self::QuotaUsed => "quota-used-bytes",
             Self::Checksums => "checksums",
+            Self::ArchiveMetadata => "archivemetadata",
             Self::SupportedLock => "supportedlock",
             Self::LockDiscovery => "lockdiscovery",
         }
@@ -76,6 +79,7 @@ impl LiveProperty {
     const fn namespace(self) -> &'static str {
         match self {
             Self::Checksums => OWNCLOUD,
+            Self::ArchiveMetadata => DEWAR,
             _ => DAV,
         }
     }
@@ -98,6 +102,7 @@ impl LiveProperty {
         };
         let prefix = match self {
             Self::Checksums => "oc",
+            Self::ArchiveMetadata => "dw",
             _ => "D",
         };
         let local = self.local();
@@ -143,7 +148,7 @@ impl LiveProperty {
             }
             Self::CreationDate => file.map(|info| iso_date(info.modified)),
             Self::LastModified => {
-                let modified = file.map_or(attributes.modified, |info| info.modified);
+                let modified = file.map_or(attributes.modified, |info| info.content_modified());
                 (modified != Timestamp(0)).then(|| http_date(modified))
             }
             Self::ContentLength => file.map(|info| info.size.to_string()),
@@ -159,6 +164,7 @@ impl LiveProperty {
             Self::LockDiscovery => resource.locks.clone(),
             Self::QuotaUsed => resource.quota.map(|quota| quota.used.to_string()),
             Self::QuotaAvailable => resource.quota.map(|quota| quota.available.to_string()),
+            Self::ArchiveMetadata => file?.attributes.archive_metadata.clone(),
             Self::Checksums => {
                 let digests = file?.digests;
                 let shown = [

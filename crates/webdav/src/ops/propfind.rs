@@ -50,7 +50,7 @@ pub(super) async fn call(front: &Arc<WebDav>, context: &mut RequestContext) -> R
         front: Arc::clone(front),
         caller: context.caller.clone(),
         is_deep: depth == Depth::Infinity,
-        with_locks: selection.has_locks() && front.store.has_locks().await?,
+        with_locks: selection.has_locks() && front.store.has_locks(),
         open: Vec::new(),
         selection,
     };
@@ -319,10 +319,11 @@ impl Walk {
         };
         let free = space.free;
         let values = match store.quota_at(&self.caller, bucket, key).await {
-            Ok(Some((quota, usage))) => {
-                let left = quota.max_bytes.map(|max| max.saturating_sub(usage.bytes));
+            Ok(Some(state)) => {
+                let (max, used) = (state.quota.max_bytes, state.usage.bytes);
+                let left = max.map(|max| max.saturating_sub(used));
                 Ok(QuotaValues {
-                    used: usage.bytes,
+                    used,
                     available: left.map_or(free, |left| left.min(free)),
                 })
             }

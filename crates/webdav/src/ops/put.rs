@@ -2,24 +2,33 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_http_front::{
     Answer, BodyLength, declared_digests, digest_fields, empty_answer, header, quoted,
-    wanted_digest, write_condition_at,
+    wanted_digest,
 };
 use dewar_store::api::{ExpectedContent, ObjectRef, VersionAttributes, WriteMode, WriteRequest};
 use dewar_store::limits::OBJECT_BYTES_MAX;
-use dewar_types::{Error, ErrorKind};
+use dewar_types::{Error, ErrorKind, Timestamp};
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_RANGE,
     CONTENT_TYPE, ETAG,
 };
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::lock::{ADDED, CHANGED, require_locks};
 use crate::context::RequestContext;
 use crate::error::{DavError, Result};
 use crate::front::WebDav;
+use crate::limits::ARCHIVE_METADATA_BYTES_MAX;
+
+/// The header with the modification time of the content, and that of the answer.
+const X_OC_MTIME: &str = "x-oc-mtime";
+
+/// The header with text for a tape archive.
+pub(super) const ARCHIVE_METADATA: &str = "archivemetadata";
 
 /// The header with a digest that clients of ownCloud send.
 const OC_CHECKSUM: &str = "oc-checksum";
@@ -51,13 +60,13 @@ pub(super) async fn call(front: &Arc<WebDav>, context: &mut RequestContext) -> R
         attributes: attributes_of(context.headers())?,
         keep_extended: true,
         want: named.fold(AlgorithmSet::EMPTY, AlgorithmSet::with),
-        condition: write_condition_at(context.headers(), "")?,
+        condition: context.write_condition()?,
         ..WriteRequest::file(object.clone(), WriteMode::Replace)
     };
     // A condition on what exists fails where nothing does (RFC 9110 section 13.1.1).
-    let absent: &[ErrorKind] = match request.condition.if_match {
-        Some(_) => &[ErrorKind::NotFound],
-        None => &[],
+    let absent: &[ErrorKind] = match request.condition.if_match[..] {
+        [_, ..] => &[ErrorKind::NotFound],
+        [] => &[],
     };
     let refused = |error: Error| {
         DavError::from(error).with_status_for(absent, StatusCode::PRECONDITION_FAILED)
@@ -84,6 +93,10 @@ pub(super) async fn call(front: &Arc<WebDav>, context: &mut RequestContext) -> R
     });
     let headers = answer.headers_mut();
     headers.insert(ETAG, quoted(&info.etag));
+    if info.attributes.client_modified.is_some() {
+        // Without it, rclone does not trust the time.
+        headers.insert(X_OC_MTIME, HeaderValue::from_static("accepted"));
+    }
     if let Some((algorithm, fields)) = wanted
         && let Some(digest) = info.digests.get(algorithm)
     {
@@ -101,7 +114,7 @@ pub(super) async fn check_locks(
     context: &RequestContext,
     object: &ObjectRef,
 ) -> Result<()> {
-    if !front.store.has_locks().await? {
+    if !front.store.has_locks() {
         return Ok(());
     }
     let exists = front.store.stat(&context.caller, object).await.is_ok();
@@ -122,5 +135,83 @@ fn attributes_of(headers: &HeaderMap) -> Result<VersionAttributes> {
     stored.content_disposition = text(CONTENT_DISPOSITION)?;
     stored.content_encoding = text(CONTENT_ENCODING)?;
     stored.content_language = text(CONTENT_LANGUAGE)?;
+    attributes.client_modified = client_modified(headers)?;
+    attributes.archive_metadata = archive_metadata(headers)?;
     Ok(attributes)
+}
+
+/// The modification time that ownCloud's clients and rclone send: seconds since 1970.
+///
+/// # Errors
+/// 400 for anything else.
+fn client_modified(headers: &HeaderMap) -> Result<Option<Timestamp>> {
+    let Some(text) = header(headers, X_OC_MTIME)? else {
+        return Ok(None);
+    };
+    let text = text.trim();
+    let seconds = text.split_once('.').map_or(text, |(whole, _)| whole);
+    let seconds = seconds
+        .parse::<u64>()
+        .ok()
+        .filter(|seconds| *seconds <= u64::MAX / 1_000_000_000);
+    match seconds {
+        Some(seconds) => Ok(Some(Timestamp::from_secs(seconds))),
+        None => {
+            let words = "The header X-OC-Mtime is no number of seconds since 1970.";
+            Err(DavError::new(StatusCode::BAD_REQUEST, words))
+        }
+    }
+}
+
+/// The text for a tape archive.
+///
+/// # Errors
+/// 400 for text that is longer than [`ARCHIVE_METADATA_BYTES_MAX`] or no JSON in base64.
+pub(super) fn archive_metadata(headers: &HeaderMap) -> Result<Option<String>> {
+    let Some(text) = header(headers, ARCHIVE_METADATA)?.map(str::trim) else {
+        return Ok(None);
+    };
+    let json = STANDARD.decode(text).ok();
+    let is_json =
+        json.is_some_and(|json| serde_json::from_slice::<serde_json::Value>(&json).is_ok());
+    if text.len() > ARCHIVE_METADATA_BYTES_MAX || !is_json {
+        let words = "The header ArchiveMetadata is not JSON in base64 of at most 1,024 bytes.";
+        return Err(DavError::new(StatusCode::BAD_REQUEST, words));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(name: &'static str, value: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, value.parse().expect("a value"));
+        headers
+    }
+
+    #[test]
+    fn times_and_archive_metadata_are_checked() {
+        let time = |text: &str| client_modified(&one(X_OC_MTIME, text)).ok().flatten();
+        assert_eq!(
+            time("1700000000"),
+            Some(Timestamp::from_secs(1_700_000_000))
+        );
+        assert_eq!(time("12.75"), Some(Timestamp::from_secs(12)));
+        for wrong in ["", "-1", "today", "18446744074"] {
+            assert_eq!(time(wrong), None, "{wrong}");
+        }
+        let archive = |text: &str| {
+            archive_metadata(&one(ARCHIVE_METADATA, text))
+                .ok()
+                .flatten()
+        };
+        let valid = STANDARD.encode("{\"file\":1}");
+        assert_eq!(archive(&valid), Some(valid));
+        let long = STANDARD.encode(format!("{{\"a\":\"{}\"}}", "x".repeat(800)));
+        for wrong in ["", "{}", "e30", "e30=}", &STANDARD.encode("{"), &long] {
+            assert_eq!(archive(wrong), None, "{wrong}");
+        }
+    }
 }

@@ -9,5 +9,8 @@ pub use text::{push_escaped, push_xml_content, push_xml_element};
 /// The namespace of RFC 4918.
 pub const DAV: &str = "DAV:";
 
+/// The namespace of properties that only Dewar has.
+pub const DEWAR: &str = "urn:dewar:webdav";
+
 /// The namespace of ownCloud and Nextcloud, which rclone asks for checksums.
 pub const OWNCLOUD: &str = "http://owncloud.org/ns";

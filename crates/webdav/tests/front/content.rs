@@ -455,3 +455,77 @@ fn missing_disks_are_an_error_with_a_code() {
         }
     });
 }
+
+#[test]
+fn conditions_take_lists_and_weak_tags() {
+    talk(async {
+        let dewar = fixture().await;
+        let put = dewar.put("/bucket/file", b"1").await.is(201);
+        let etag = put.header("etag").expect("an ETag").to_owned();
+        let put = |name: &str, value: &str| {
+            let request = dewar.owner("PUT", "/bucket/file").header(name, value);
+            request.body(b"1").send()
+        };
+        put("if-match", "\"x\", \"y\"").await.is(412);
+        put("if-match", &format!("W/{etag}")).await.is(412);
+        put("if-none-match", &format!("\"x\", W/{etag}"))
+            .await
+            .is(412);
+        put("if-none-match", "\"x\", \"y\"").await.is(200);
+        let head = dewar.owner("HEAD", "/bucket/file").send().await.is(200);
+        let etag = head.header("etag").expect("an ETag").to_owned();
+        put("if-match", &format!("\"x\", {etag}")).await.is(200);
+        let delete = dewar.owner("DELETE", "/bucket/file");
+        delete
+            .header("if-match", "\"x\", \"y\"")
+            .send()
+            .await
+            .is(412);
+        let get = dewar.owner("GET", "/bucket/file");
+        let get = get.header("if-match", "W/\"x\", *").send().await;
+        get.is(200);
+    });
+}
+
+#[test]
+fn a_get_sends_the_preferred_digest_that_is_known() {
+    talk(async {
+        let dewar = fixture().await;
+        dewar.put("/bucket/file", b"123").await.is(201);
+        let get = |value: &str, range: &str| {
+            let request = dewar.owner("GET", "/bucket/file");
+            let request = request.header("want-digest", value).header("range", range);
+            request.send()
+        };
+        let answer = get("sha-512, adler32;q=0.5", "bytes=0-").await.is(206);
+        assert_eq!(answer.header("digest"), Some("adler32=012d0097"));
+        let answer = get("sha-512", "bytes=0-0,2-2").await.is(206);
+        assert_eq!(answer.header("digest"), None);
+        // A HEAD computes it, and then a GET knows it.
+        let head = dewar
+            .owner("HEAD", "/bucket/file")
+            .header("want-digest", "sha-512");
+        let head = head.send().await.is(200);
+        let digest = head.header("digest").expect("computed").to_owned();
+        let answer = get("sha-512, adler32;q=0.5", "bytes=0-").await.is(206);
+        assert_eq!(answer.header("digest"), Some(digest.as_str()));
+    });
+}
+
+#[test]
+fn the_heads_of_many_ranges_are_small() {
+    talk(async {
+        let dewar = fixture().await;
+        let kind = format!("text/{}", "x".repeat(2000));
+        let put = dewar
+            .owner("PUT", "/bucket/file")
+            .header("content-type", &kind);
+        put.body(&[7; 1000]).send().await.is(201);
+        let ranges: Vec<String> = (0..100).map(|at| format!("{0}-{0}", at * 10)).collect();
+        let get = dewar
+            .owner("GET", "/bucket/file")
+            .header("range", &format!("bytes={}", ranges.join(",")));
+        let answer = get.send().await.is(206);
+        assert!(answer.body.len() < 100 * 300, "{}", answer.body.len());
+    });
+}

@@ -228,3 +228,85 @@ fn strangers_copy_and_move_nothing() {
         dewar.get("/bucket/b").await.is(404);
     });
 }
+
+#[test]
+fn a_move_replaces_a_directory_in_one_step() {
+    talk(async {
+        let dewar = fixture().await;
+        for name in ["old/a", "old/deep/b", "new/c"] {
+            dewar.put(&format!("/bucket/{name}"), b"1").await.is(201);
+        }
+        send(&dewar, "MOVE", "/bucket/new", "/bucket/old", "F")
+            .await
+            .is(412);
+        send(&dewar, "MOVE", "/bucket/new", "/bucket/old", "T")
+            .await
+            .is(204);
+        dewar.get("/bucket/old/c").await.is(200);
+        dewar.get("/bucket/old/a").await.is(404);
+        // A file takes the place of a directory, and a directory that of a file.
+        dewar.put("/bucket/file", b"2").await.is(201);
+        send(&dewar, "MOVE", "/bucket/file", "/bucket/old", "T")
+            .await
+            .is(204);
+        assert_eq!(&dewar.get("/bucket/old").await.is(200).body[..], b"2");
+        dewar.put("/bucket/dir/x", b"3").await.is(201);
+        send(&dewar, "MOVE", "/bucket/dir", "/bucket/old", "T")
+            .await
+            .is(204);
+        assert_eq!(&dewar.get("/bucket/old/x").await.is(200).body[..], b"3");
+        let listed = dewar.owner("PROPFIND", "/bucket").header("depth", "1");
+        assert_eq!(
+            listed.send().await.is(207).hrefs(),
+            ["/bucket/", "/bucket/old/"]
+        );
+    });
+}
+
+#[test]
+fn a_copy_keeps_the_time_and_the_text_for_an_archive() {
+    talk(async {
+        let dewar = fixture().await;
+        let archive = "eyJmaWxlIjoxfQ==";
+        let put = dewar
+            .owner("PUT", "/bucket/file")
+            .header("x-oc-mtime", "1000000000")
+            .header("archivemetadata", archive)
+            .body(b"1");
+        let answer = put.send().await.is(201);
+        assert_eq!(answer.header("x-oc-mtime"), Some("accepted"));
+        send(&dewar, "COPY", "/bucket/file", "/bucket/copy", "T")
+            .await
+            .is(201);
+        send(&dewar, "MOVE", "/bucket/file", "/bucket/moved", "T")
+            .await
+            .is(201);
+        for path in ["/bucket/copy", "/bucket/moved"] {
+            let head = dewar.owner("HEAD", path).send().await.is(200);
+            assert_eq!(head.header("archivemetadata"), Some(archive), "{path}");
+            let found = dewar.owner("PROPFIND", path).header("depth", "0");
+            let text = found.send().await.is(207).text();
+            for part in [
+                "<D:getlastmodified>Sun, 09 Sep 2001 01:46:40 GMT</D:getlastmodified>",
+                "<dw:archivemetadata>eyJmaWxlIjoxfQ==</dw:archivemetadata>",
+            ] {
+                assert!(text.contains(part), "{path}: {text}");
+            }
+        }
+        let other = dewar
+            .owner("COPY", "/bucket/copy")
+            .header("destination", "/bucket/other");
+        other.header("archivemetadata", "e30=").send().await.is(201);
+        let head = dewar.owner("HEAD", "/bucket/other").send().await.is(200);
+        assert_eq!(head.header("archivemetadata"), Some("e30="));
+        // New content has neither.
+        dewar.put("/bucket/copy", b"2").await.is(200);
+        let head = dewar.owner("HEAD", "/bucket/copy").send().await.is(200);
+        assert_eq!(head.header("archivemetadata"), None);
+        for (name, value) in [("x-oc-mtime", "soon"), ("archivemetadata", "{}")] {
+            let put = dewar.owner("PUT", "/bucket/file").header(name, value);
+            put.body(b"1").send().await.is(400);
+        }
+        dewar.get("/bucket/file").await.is(404);
+    });
+}

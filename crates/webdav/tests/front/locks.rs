@@ -1,5 +1,10 @@
 //! LOCK, UNLOCK and the `If` header.
 
+use bytes::Bytes;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+
 use crate::fixture::{Fixture, TestRequest, TestResponse, fixture, talk};
 
 fn lockinfo(scope: &str) -> String {
@@ -60,7 +65,9 @@ fn an_exclusive_lock_keeps_changes_away_until_it_is_given_back() {
         };
         for request in changes() {
             let refused = request.send().await.is(423);
-            assert!(refused.text().contains("lock-token-submitted"));
+            let root =
+                "<D:lock-token-submitted><D:href>/bucket/file</D:href></D:lock-token-submitted>";
+            assert!(refused.text().contains(root), "{}", refused.text());
         }
         // Reading and copying need no token, and the copy is not locked.
         let copy = dewar
@@ -279,5 +286,29 @@ fn conditions_join_tokens_and_entity_tags() {
             .send()
             .await
             .is(412);
+    });
+}
+
+#[test]
+fn a_lock_that_was_taken_while_the_body_came_keeps_it_out() {
+    talk(async {
+        let dewar = fixture().await;
+        dewar.put("/bucket/file", b"1").await.is(201);
+        let (locked, wait) = tokio::sync::oneshot::channel::<()>();
+        let body = stream::once(async move {
+            wait.await.expect("the lock is taken");
+            Ok(Frame::data(Bytes::from_static(b"2")))
+        });
+        let put = dewar
+            .owner("PUT", "/bucket/file")
+            .header("content-length", "1")
+            .wire(BodyExt::boxed(StreamBody::new(body)));
+        let take = async {
+            lock(&dewar, "/bucket/file", "exclusive", "0").await.is(200);
+            locked.send(()).expect("the body is awaited");
+        };
+        let (written, ()) = tokio::join!(put.send(), take);
+        written.is(423);
+        assert_eq!(&dewar.get("/bucket/file").await.is(200).body[..], b"1");
     });
 }

@@ -33,7 +33,7 @@ fn exactly_the_asked_properties_come() {
             named("<D:getcontentlength/><D:resourcetype/><D:displayname/><x xmlns=\"urn:x\"/>");
         let answer = find(&dewar, "/bucket/file", "0", &asked).await.is(207);
         let expected = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
-            <D:multistatus xmlns:D=\"DAV:\" xmlns:oc=\"http://owncloud.org/ns\">\n\
+            <D:multistatus xmlns:D=\"DAV:\" xmlns:oc=\"http://owncloud.org/ns\" xmlns:dw=\"urn:dewar:webdav\">\n\
             <D:response><D:href>/bucket/file</D:href><D:propstat><D:prop>\
             <D:getcontentlength>3</D:getcontentlength><D:resourcetype/>\
             <D:displayname>file</D:displayname></D:prop>\
@@ -284,5 +284,36 @@ fn documents_have_limits() {
         }
         let long = " ".repeat(65 * 1024);
         find(&dewar, "/bucket", "0", &long).await.is(413);
+    });
+}
+
+#[test]
+fn a_directory_has_as_many_properties_as_a_file() {
+    talk(async {
+        let dewar = fixture().await;
+        dewar.put("/bucket/dir/file", b"1").await.is(201);
+        let set = |bytes: usize| {
+            let value = "v".repeat(bytes);
+            format!("<D:set><D:prop><x:p>{value}</x:p></D:prop></D:set>")
+        };
+        for path in ["/bucket/dir", "/bucket/dir/file"] {
+            let changed = patch(&dewar, path, &set(60 << 10)).await.is(207).text();
+            assert!(changed.contains("200 OK"), "{path}: {changed}");
+            let refused = patch(&dewar, path, &set(65 << 10)).await.is(207).text();
+            assert!(!refused.contains("200 OK"), "{path}: {refused}");
+        }
+        let asked = named("<p xmlns=\"urn:x\"/>");
+        let moved = dewar
+            .owner("MOVE", "/bucket/dir")
+            .header("destination", "/bucket/moved");
+        moved.send().await.is(201);
+        let copy = dewar
+            .owner("COPY", "/bucket/moved")
+            .header("destination", "/bucket/copy");
+        copy.send().await.is(201);
+        for path in ["/bucket/moved", "/bucket/copy", "/bucket/copy/file"] {
+            let text = find(&dewar, path, "0", &asked).await.is(207).text();
+            assert!(text.len() > 60 << 10, "{path}");
+        }
     });
 }

@@ -87,7 +87,7 @@ async fn open_for_reading(
         &file.attributes,
         file_flags(),
         file.info.size,
-        file.info.modified,
+        file.info.content_modified(),
     );
     let handle = context.session.admit(Handle::Reader(Arc::new(Reader {
         file,
@@ -415,7 +415,7 @@ pub(super) async fn stat(context: &Context, handle: FileHandle) -> VerbResult<()
                 &reader.file.attributes,
                 file_flags(),
                 info.size,
-                info.modified,
+                info.content_modified(),
             )
         }
         Handle::Writer(writer) => pending_text(&writer, context.door.env.clock.now()),

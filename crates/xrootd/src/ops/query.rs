@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use dewar_store::file::Node;
-use dewar_store::quota::Usage;
+use dewar_store::quota::QuotaState;
+use dewar_store::space::PUBLIC_SPACE;
 use dewar_types::ErrorKind;
 use dewar_xrootd_proto::options::prepare as bits;
 use dewar_xrootd_proto::request::Prepare;
-use dewar_xrootd_proto::{ErrorCode, FileHandle, QueryKind};
+use dewar_xrootd_proto::{ErrorCode, FileHandle, QueryKind, split_cgi};
 
 use super::file::is_above_objects;
 use super::{Context, checksum, config, failed, namespace, third_party, with_nul};
@@ -61,28 +62,76 @@ fn text(argument: &[u8]) -> VerbResult<&str> {
         .map_err(|_| ErrorReply::new(ErrorCode::ArgInvalid, "a query is not text"))
 }
 
+/// Answers for a path, or for the name of a space. The name is the whole argument, or `oss.cgroup` in the
+/// opaque part of a path.
 async fn space(context: &Context, argument: &str) -> VerbResult<()> {
     let path = context.path(argument)?;
-    namespace::stat_path(context, &path, "query the space of").await?;
-    let room = context.door.store.usable_space();
-    let (mut total, mut free, mut used) = (room.total, room.free, room.used());
-    let mut quota = "-1".to_owned();
-    if let Some((bytes, usage)) = limit(context, &path).await? {
-        total = bytes;
-        used = usage.bytes;
-        free = free.min(bytes.saturating_sub(used));
-        quota = bytes.to_string();
+    let named = match path.cgi().decoded("oss.cgroup") {
+        Some(name) => Some(name.into_owned()),
+        None => bare_name(argument).map(str::to_owned),
+    };
+    if let Some(name) = named.filter(|name| name != PUBLIC_SPACE)
+        && let Some(space) = named_space(context, &path, &name, argument).await?
+    {
+        report(context, Some(space)).await;
+        return Ok(());
     }
-    context
-        .text(&format!(
-            "oss.cgroup=public&oss.space={total}&oss.free={free}&oss.maxf={free}&oss.used={used}&oss.quota={quota}"
-        ))
-        .await;
+    namespace::stat_path(context, &path, "query the space of").await?;
+    report(context, limit(context, &path).await?).await;
     Ok(())
 }
 
-/// How many bytes the quota nearest to a path allows, and what is used of it, for who may list there.
-async fn limit(context: &Context, path: &WirePath) -> VerbResult<Option<(u64, Usage)>> {
+/// An argument that can be the name of a space: it has no slash.
+fn bare_name(argument: &str) -> Option<&str> {
+    let (name, _) = split_cgi(argument);
+    (!name.is_empty() && !name.contains('/')).then_some(name)
+}
+
+/// The space of a name. `None` if there is none and the argument can be a path, too: clients may leave out
+/// the slash at its beginning.
+async fn named_space(
+    context: &Context,
+    path: &WirePath,
+    name: &str,
+    argument: &str,
+) -> VerbResult<Option<QuotaState>> {
+    let caller = context.caller(path).await?;
+    match context.door.store.space_named(&caller, name).await {
+        Ok(space) => Ok(Some(QuotaState {
+            quota: space.quota,
+            usage: space.usage,
+            space: Some(space.name),
+        })),
+        Err(error) if error.kind() == ErrorKind::NotFound && bare_name(argument).is_some() => {
+            Ok(None)
+        }
+        Err(error) => Err(failed("query the space of", path)(error)),
+    }
+}
+
+async fn report(context: &Context, state: Option<QuotaState>) {
+    let room = context.door.store.usable_space();
+    let (mut total, mut free, mut used) = (room.total, room.free, room.used());
+    let mut quota = "-1".to_owned();
+    let mut name = PUBLIC_SPACE.to_owned();
+    if let Some(state) = state {
+        if let Some(bytes) = state.quota.max_bytes {
+            total = bytes;
+            used = state.usage.bytes;
+            free = free.min(bytes.saturating_sub(used));
+            quota = bytes.to_string();
+        }
+        name = state.space.unwrap_or(name);
+    }
+    context
+        .text(&format!(
+            "oss.cgroup={name}&oss.space={total}&oss.free={free}&oss.maxf={free}&oss.used={used}&oss.quota={quota}"
+        ))
+        .await;
+}
+
+/// The quota nearest to a path, and its innermost space, for who may list there.
+async fn limit(context: &Context, path: &WirePath) -> VerbResult<Option<QuotaState>> {
     let (bucket, key) = match &path.place {
         PathTarget::Root => return Ok(None),
         PathTarget::Bucket(bucket) => (bucket, None),
@@ -90,8 +139,7 @@ async fn limit(context: &Context, path: &WirePath) -> VerbResult<Option<(u64, Us
     };
     let caller = context.caller(path).await?;
     match context.door.store.quota_at(&caller, bucket, key).await {
-        Ok(Some((quota, usage))) => Ok(quota.max_bytes.map(|bytes| (bytes, usage))),
-        Ok(None) => Ok(None),
+        Ok(state) => Ok(state),
         Err(error) if error.kind() == ErrorKind::Denied => Ok(None),
         Err(error) => Err(failed("query the space of", path)(error)),
     }
@@ -101,7 +149,7 @@ async fn xattr(context: &Context, argument: &str) -> VerbResult<()> {
     let path = context.path(argument)?;
     let node = namespace::stat_path(context, &path, "query").await?;
     let (kind, size, modified) = match &node {
-        Node::File(_, info) => ('f', info.size, info.modified),
+        Node::File(_, info) => ('f', info.size, info.content_modified()),
         Node::Directory(attributes) => ('d', 0, attributes.modified),
     };
     let (modified, changed) = (modified.secs(), node.attributes().changed.secs());
