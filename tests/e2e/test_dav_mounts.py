@@ -1,8 +1,8 @@
 """WebDAV in the hands of people: uproot over https, cadaver, file systems, and rclone with digests."""
 
+import hashlib
 import os
 import subprocess
-import time
 
 import pytest
 import uproot
@@ -18,13 +18,13 @@ def site(server, bucket):
     return Site(server, bucket)
 
 
-def test_uproot_over_https(site, samples, monkeypatch):
+def test_uproot_over_https(site, monkeypatch):
     """Branch by branch, in vector reads that the client joins as it likes. OpenSSL finds the authority by its hash."""
     monkeypatch.setenv("SSL_CERT_DIR", site.authorities)
     monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent")
-    sample = next(path for path in samples if path.name == "nano_dimuon.root")
+    sample = ROOT / "crates/server/testdata/events.root"
     site.put(sample.name, sample.read_bytes())
-    assert compare_url(sample, f"{site.url(sample.name)}?authz={site.token}") > 10
+    assert compare_url(sample, f"{site.url(sample.name)}?authz={site.token}") > 1
     with pytest.raises(Exception, match="401"):
         uproot.open(f"{site.url('none.root')}?authz=nonsense")
 
@@ -70,8 +70,8 @@ def test_rclone_compares_digests(site, rclone, tree, tmp_path):  # noqa: F811
     assert "0 differences found" in checked, checked
     if rclone.vendor == "owncloud":
         assert "could not be checked" not in checked, checked
-        assert rclone("hashsum", "MD5", f"{there}/a.txt").stdout.split()[0] == __import__("hashlib").md5(
-            (tree / "a.txt").read_bytes()).hexdigest()
+        md5 = hashlib.md5((tree / "a.txt").read_bytes()).hexdigest()
+        assert rclone("hashsum", "MD5", f"{there}/a.txt").stdout.split()[0] == md5
         # The same size, another content.
         (tree / "a.txt").write_bytes(b"0123456789")
         assert rclone("check", tree, there, check=False).returncode != 0
@@ -91,9 +91,8 @@ def mounted(path):
     return any(line.split()[1] == str(path) for line in open("/proc/mounts"))
 
 
+@pytest.mark.parametrize("rclone", ["owncloud"], indirect=True)
 def test_a_mount_of_rclone_reads_a_root_file(site, rclone, tmp_path):
-    if rclone.vendor != "owncloud":
-        pytest.skip("a mount does not differ between vendors")
     if not os.access("/dev/fuse", os.W_OK):
         pytest.skip("this machine has no FUSE")
     sample = ROOT / "crates/server/testdata/events.root"
@@ -116,31 +115,42 @@ def test_a_mount_of_rclone_reads_a_root_file(site, rclone, tmp_path):
         process.wait(timeout=30)
 
 
+# In a mount namespace of its own, since davfs2 reads some settings from /etc only.
+DAVFS = """
+cp -a /etc "$work/etc"
+mkdir -p "$work/etc/davfs2" /var/run/mount.davfs
+mount -t tmpfs none /var/run/mount.davfs
+cp "$work/davfs2.conf" "$work/secrets" "$work/etc/davfs2/"
+mount --bind "$work/etc" /etc
+"$program" "$address" "$work/mount" -o rw
+cd "$work/mount"
+test "$(cat dir/file)" = "from elsewhere"
+cp "$work/up" dir/new
+sync dir/new
+mv dir/new dir/moved
+mkdir made
+rm dir/file
+test -f dir/moved -a -d made -a ! -e dir/file
+cd /
+umount "$work/mount"
+"""
+
+
 @pytest.mark.full
 def test_davfs2(site, server, tmp_path):
     """The kernel's own view of WebDAV: it needs the right to mount."""
     if os.geteuid() != 0 or not os.access("/dev/fuse", os.W_OK):
         pytest.skip("only root mounts it")
-    point, cache = tmp_path / "mount", tmp_path / "cache"
-    point.mkdir()
-    cache.mkdir()
-    secrets, config = tmp_path / "secrets", tmp_path / "davfs2.conf"
+    for name in ("mount", "cache"):
+        (tmp_path / name).mkdir()
     address = f"{site.https}/{site.bucket}/"
-    secrets.write_text(f'{address} {server.s3["access_key"]} "{server.s3["secret_key"]}"\n')
-    secrets.chmod(0o600)
-    config.write_text(f"dav_user root\ndav_group root\ncache_dir {cache}\nsecrets {secrets}\ntrust_ca_cert {site.authority}\n"
-                      f"ask_auth 0\nuse_locks 1\ndelay_upload 0\n")
+    (tmp_path / "up").write_bytes(content("davfs", 200_000))
+    (tmp_path / "secrets").write_text(f'{address} {server.s3["access_key"]} "{server.s3["secret_key"]}"\n')
+    (tmp_path / "secrets").chmod(0o600)
+    (tmp_path / "davfs2.conf").write_text(f"dav_user root\ndav_group root\ncache_dir {tmp_path}/cache\ntrust_ca_cert {site.authority}\n"
+                                          "ask_auth 0\nuse_locks 1\ndelay_upload 0\n")
     site.put("dir/file", b"from elsewhere")
-    site.run(TOOLS / "sbin" / "mount.davfs", address, point, "-o", f"conf={config},rw")
-    try:
-        assert (point / "dir" / "file").read_bytes() == b"from elsewhere"
-        (point / "dir" / "new").write_bytes(content("davfs", 200_000))
-        until("it is uploaded", lambda: "dir/new" in site.names() and site.get("dir/new") == content("davfs", 200_000), seconds=30)
-        os.rename(point / "dir" / "new", point / "dir" / "moved")
-        os.mkdir(point / "made")
-        os.remove(point / "dir" / "file")
-        time.sleep(1)
-        assert sorted(os.listdir(point / "dir")) == ["moved"]
-    finally:
-        subprocess.run(["umount", point], capture_output=True, timeout=60)
+    variables = site.variables(work=str(tmp_path), program=str(TOOLS / "sbin" / "mount.davfs"), address=address)
+    site.run("unshare", "--mount", "bash", "-euc", DAVFS, environment=variables)
     assert {name for name in site.names() if name.startswith("dir/")} == {"dir/moved"}
+    assert site.get("dir/moved") == content("davfs", 200_000)

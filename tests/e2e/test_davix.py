@@ -77,7 +77,7 @@ def test_what_is_not_there_or_not_allowed_says_so(site, davix, tmp_path):
     missing = davix("get", site.url("none"), check=False)
     assert missing.returncode != 0 and "404" in missing.stderr, missing
     stranger = davix("get", site.url("none"), login=("-H", "Authorization: Bearer nonsense"), check=False)
-    assert stranger.returncode != 0 and "401" in stranger.stderr + stranger.stdout or "ermission" in stranger.stderr, stranger
+    assert stranger.returncode != 0 and "401" in stranger.stderr, stranger
     wrong = site.run(TOOLS / "bin" / "davix-get", "--capath", tmp_path, site.url("none"), check=False,
                      environment=site.variables(X509_CERT_DIR=None))
     assert wrong.returncode != 0 and "ertificate" in wrong.stderr, wrong

@@ -3,11 +3,11 @@
 import hashlib
 import json
 import zlib
+from urllib.parse import quote
 
 import pytest
 from conftest import content
 from grid_tools import Site
-from server import Server
 
 
 @pytest.fixture
@@ -47,7 +47,6 @@ def test_files_go_up_and_down_with_their_checksums(site, scheme, tmp_path):
 
 @pytest.mark.parametrize("name", ["with space", "plus+", "percent%25", "hash#", "colon:", "ü", "x" * 240, "empty"])
 def test_names_that_are_hard(site, tmp_path, name):
-    from urllib.parse import quote
     data = b"" if name == "empty" else content(name, 1000)
     (tmp_path / "up").write_bytes(data)
     there = site.url(f"names/{quote(name)}", "davs")
@@ -124,12 +123,3 @@ def test_who_has_no_token_is_not_let_in(site, tmp_path):
     unknown = site.gfal("cat", site.url("file", "davs"), check=False,
                         environment=site.variables(X509_CERT_DIR=str(tmp_path / "none")))
     assert unknown.returncode != 0, unknown
-
-
-@pytest.fixture(scope="module")
-def other(tmp_path_factory):
-    """The other end of third-party copies."""
-    server = Server(tmp_path_factory.mktemp("other")).start()
-    yield Site(server, "demo")
-    server.stop()
-    assert not server.unexpected(), "\n".join(server.unexpected())

@@ -18,6 +18,7 @@ mod s3_tests;
 mod srr_check;
 mod test;
 mod tidy;
+mod wlcg_tests;
 mod workspace;
 mod xrootd_tests;
 
@@ -94,6 +95,8 @@ enum Word {
     S3Tests(s3_tests::S3Tests),
     /// Run XRootD's own tests of its client from a checkout
     XrootdTests(xrootd_tests::XrootdTests),
+    /// Run WLCG's compliance suite for tokens from a checkout
+    WlcgTests(wlcg_tests::WlcgTests),
     /// Make the reference pages and the API documentation
     Docs {
         /// Only check that the reference pages are what would be made
@@ -144,6 +147,7 @@ fn run_word(word: Word, workspace: &Workspace) -> Result<()> {
         Word::SrrCheck(asked) => srr_check::srr_check(workspace, &asked),
         Word::S3Tests(asked) => s3_tests::s3_tests(workspace, &asked),
         Word::XrootdTests(asked) => xrootd_tests::xrootd_tests(workspace, &asked),
+        Word::WlcgTests(asked) => wlcg_tests::wlcg_tests(workspace, &asked),
         Word::Docs { check } => docs::docs(workspace, check),
     }
 }

@@ -36,7 +36,8 @@ pub fn quoted(etag: &str) -> HeaderValue {
     value_of(&format!("\"{etag}\""))
 }
 
-/// The token of an `Authorization: Bearer` header (RFC 6750 section 2.1).
+/// The token of an `Authorization: Bearer` header (RFC 6750 section 2.1). The same header twice counts
+/// once: the compliance suite of WLCG sends that.
 ///
 /// # Errors
 /// [`RequestError::Header`] for a token that is not the only credential.
@@ -51,7 +52,7 @@ pub fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>> {
     if !scheme.eq_ignore_ascii_case("bearer") {
         return Ok(None);
     }
-    if values.next().is_some() {
+    if values.any(|other| other != value) {
         return Err(RequestError::Header(AUTHORIZATION.to_string()));
     }
     Ok(Some(token.trim()))
@@ -87,4 +88,32 @@ pub fn host_of(head: &Parts) -> Option<String> {
         _ => host,
     };
     Some(name.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_the_only_credential() {
+        let found = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(
+                    AUTHORIZATION,
+                    HeaderValue::from_str(value).expect("a value"),
+                );
+            }
+            bearer_token(&headers).map(|token| token.map(str::to_owned))
+        };
+        let token = || Some("abc".to_owned());
+        assert_eq!(found(&["Bearer abc"]).expect("one"), token());
+        assert_eq!(
+            found(&["bearer abc", "bearer abc"]).expect("the same"),
+            token()
+        );
+        assert_eq!(found(&["Basic abc"]).expect("another scheme"), None);
+        assert!(found(&["Bearer abc", "Bearer def"]).is_err());
+        assert!(found(&["Bearer abc", "Basic abc"]).is_err());
+    }
 }

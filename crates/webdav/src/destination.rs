@@ -139,11 +139,7 @@ mod tests {
             "https://Storage.example.org".to_owned(),
             "https://[2001:db8::1]:1094".to_owned(),
         ];
-        let of = |value: &str| {
-            let request = http::Request::builder().header("destination", value);
-            let head = request.body(()).expect("a request").into_parts().0;
-            Destination::parse(header_once(&head, "destination")?.unwrap_or_default(), &own)
-        };
+        let of = |value: &str| Destination::parse(value, &own);
         let local = |path: &str| Destination::Local(ResourcePath::parse(path).expect(path));
         for here in [
             "/data/a%20b",

@@ -17,6 +17,7 @@ use super::keys::Config;
 use crate::certificate::CertificateFacts;
 use crate::keytab::Keytab;
 use crate::tls;
+use crate::trust_store::AuthorityFolder;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,9 +81,29 @@ pub fn findings(config: &Config) -> Vec<Finding> {
     outside_disks(config, &mut findings);
     doors(config, &mut findings);
     addresses(config, &mut findings);
+    authorities(config, &mut findings);
     testing(config, &mut findings);
     findings.0.sort_by_key(|finding| finding.severity);
     findings.0
+}
+
+fn authorities(config: &Config, findings: &mut KnownBadShards) {
+    let key = "server.authority_folder";
+    let Some(folder) = &config.server.authority_folder else {
+        return;
+    };
+    match AuthorityFolder::read(folder) {
+        Err(error) => findings.error(key, format!("cannot read {}: {error}", folder.display())),
+        Ok(found) => {
+            for problem in found.problems {
+                findings.warning(key, problem);
+            }
+            if found.roots.is_empty() {
+                let message = format!("{} holds no file HASH.0 of an authority", folder.display());
+                findings.warning(key, message);
+            }
+        }
+    }
 }
 
 fn testing(config: &Config, findings: &mut KnownBadShards) {

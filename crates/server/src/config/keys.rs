@@ -151,6 +151,11 @@ sections! {
         public_urls: Vec<String> = "" {
             range: Range::Rule("http:// or https://, a host, and a port or none", is_public_url),
         };
+        /// Folder with certificate authorities that this server trusts as a client, beside those of the
+        /// system: for third-party copies, and for the keys of issuers. Grid sites have it at
+        /// `/etc/grid-security/certificates`: files `HASH.0` with certificates, and `HASH.r0` with
+        /// lists of revoked ones. It is read again every 10 minutes. Empty: only those of the system.
+        authority_folder: Option<PathBuf> = "";
         /// Limit on the connections of one address whose clients have not authenticated yet:
         /// `connections_max` of its listener divided by this number, but at least 16. An IPv6
         /// network of 64 bits counts as one address. Further connections are asked to slow down. 1:

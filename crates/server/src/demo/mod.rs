@@ -292,6 +292,7 @@ fn ports(base: u16) -> Result<[u16; 5], DemoError> {
 
 fn config_text([s3, metrics, xrootd, webdav, webdav_tls]: [u16; 5]) -> String {
     let (certificate, key) = (authority::CERTIFICATE_FILE, authority::KEY_FILE);
+    let authorities = authority::AUTHORITY_FOLDER;
     let disks: Vec<String> = (1..=DISKS).map(|disk| format!("\"disk{disk}\"")).collect();
     format!(
         "# The configuration of this demo: `dewar serve --config` on this file serves the same.\n\
@@ -299,6 +300,8 @@ fn config_text([s3, metrics, xrootd, webdav, webdav_tls]: [u16; 5]) -> String {
          \n\
          [server]\n\
          state_dir = \".\"\n\
+         # Third-party copies and issuers may have certificates of these authorities.\n\
+         authority_folder = \"{authorities}\"\n\
          \n\
          [pool]\n\
          name = \"demo\"\n\

@@ -1,6 +1,7 @@
 //! One GET, to the given address and to no other, with limits on time and length.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -33,10 +34,9 @@ pub(super) enum Body {
     Other(StatusCode),
 }
 
-/// Fetches, with the certificates that the system trusts.
-#[derive(Default)]
+/// Fetches from servers whose certificates `trusted` knows.
 pub(super) struct Fetcher {
-    trusted: TrustStore,
+    pub(super) trusted: Arc<TrustStore>,
 }
 
 fn failed(url: &str, why: impl std::fmt::Display) -> Error {

@@ -8,6 +8,7 @@
 
 mod fetch;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::token::{Issuer, KEY_SET_BYTES_MAX, check_url, origin_of};
@@ -17,6 +18,8 @@ use dewar_types::{Error, ErrorKind, Result};
 use serde::Deserialize;
 
 use fetch::{Body, Fetcher};
+
+use crate::trust_store::TrustStore;
 
 /// For all of it: metadata and keys.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -32,8 +35,7 @@ struct Metadata {
     jwks_uri: String,
 }
 
-/// Fetches keys over the network, with the certificates that the system trusts.
-#[derive(Default)]
+/// Fetches keys over the network.
 pub struct WebKeys {
     fetcher: Fetcher,
 }
@@ -43,6 +45,12 @@ fn unfit(words: String) -> Error {
 }
 
 impl WebKeys {
+    /// Fetches from servers whose certificates `trusted` knows.
+    pub(crate) fn new(trusted: Arc<TrustStore>) -> Self {
+        let fetcher = Fetcher { trusted };
+        Self { fetcher }
+    }
+
     async fn keys(&self, issuer: &Issuer) -> Result<Vec<u8>> {
         let url = match &issuer.keys_url {
             Some(url) => url.clone(),

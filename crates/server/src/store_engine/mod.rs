@@ -60,6 +60,7 @@ use crate::listener::{BoxError, FrontContext, Fronts, ListenerSpec};
 use crate::metrics::{Metrics, Readiness};
 use crate::serve::{s3_listener, webdav_listener, xrootd_listener};
 use crate::srr::{ReportReaders, SrrFront, StorageReport};
+use crate::trust_store::TrustStore;
 
 /// How long closing may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
@@ -80,6 +81,8 @@ pub struct StoreEngine {
     s3: Arc<dewar_s3::Door>,
     web_keys: Arc<WebKeys>,
     audit: Arc<AuditLog>,
+    /// The certificate authorities that it trusts as a client.
+    trusted: Arc<TrustStore>,
     /// Third-party copies.
     transfers: Arc<TransferRegistry>,
     /// Keeps the keys of issuers fresh while it serves.
@@ -270,7 +273,8 @@ impl OpenEngine for OpenStore {
             engine.store().clone(),
             roster,
         );
-        let web_keys = Arc::new(WebKeys::default());
+        let trusted = Arc::new(TrustStore::new(config.server.authority_folder.clone()));
+        let web_keys = Arc::new(WebKeys::new(Arc::clone(&trusted)));
         let keeper = (purpose.serves()).then(|| {
             let (store, fetcher) = (engine.store().clone(), Arc::clone(&web_keys));
             let unknown_every = config.testing.unknown_key_interval;
@@ -290,6 +294,7 @@ impl OpenEngine for OpenStore {
             s3,
             web_keys,
             audit,
+            trusted,
             transfers,
             keeper,
         })
@@ -435,17 +440,21 @@ fn webdav_front(engine: &StoreEngine, addresses: &[SocketAddr]) -> Arc<WebDav> {
         Some(_) => "https",
         None => "http",
     };
-    let listen = config.webdav.listen.iter().map(|address| (scheme, address));
-    let plain = config.webdav.plain_listen.iter();
-    let listen = listen.chain(plain.map(|address| ("http", address)));
-    let named = listen.filter(|(_, address)| !address.ip().is_unspecified() && address.port() != 0);
-    public_urls.extend(named.map(|(scheme, address)| format!("{scheme}://{address}")));
+    for (scheme, listen) in [
+        (scheme, &config.webdav.listen),
+        ("http", &config.webdav.plain_listen),
+    ] {
+        let listen = listen.iter();
+        let listen = listen.filter(|address| !address.ip().is_unspecified() && address.port() != 0);
+        public_urls.extend(listen.map(|address| format!("{scheme}://{address}")));
+    }
     let webdav = WebDavConfig {
         recursive_delete: config.webdav.recursive_delete,
         propfind_infinity: config.webdav.propfind_infinity,
         public_urls,
     };
-    let client = transfers::client(&config.transfer, engine.env.clone(), addresses);
+    let trusted = Arc::clone(&engine.trusted);
+    let client = transfers::client(&config.transfer, engine.env.clone(), addresses, trusted);
     let front = WebDav::new(engine.engine.store().clone(), engine.env.clone(), webdav);
     Arc::new(front.with_copies(ThirdPartyCopies {
         client: Arc::new(client),
@@ -555,6 +564,7 @@ impl ServedStore for StoreEngine {
                     engine.engine.store().clone(),
                     engine.env.clone(),
                     &engine.config.xrootd,
+                    &engine.trusted,
                     context,
                     Arc::clone(&engine.transfers),
                 ))

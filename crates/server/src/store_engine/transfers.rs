@@ -56,7 +56,12 @@ pub(super) fn limits(config: &Transfer) -> QueueLimits {
 }
 
 /// The client as configured. It never connects to `own` addresses.
-pub(super) fn client(config: &Transfer, env: Env, own: &[SocketAddr]) -> TransferClient {
+pub(super) fn client(
+    config: &Transfer,
+    env: Env,
+    own: &[SocketAddr],
+    trusted: Arc<TrustStore>,
+) -> TransferClient {
     let allow = config.allow.iter();
     let ports = config.ports.iter();
     let settings = TransferConfig {
@@ -78,7 +83,7 @@ pub(super) fn client(config: &Transfer, env: Env, own: &[SocketAddr]) -> Transfe
         },
         retries: config.retries,
         streams_max: u8::try_from(config.streams_max).unwrap_or(u8::MAX),
-        trust: Some(Arc::new(TrustStore::new(TrustSources::default()))),
+        trust: Some(Arc::new(SystemTrust(trusted))),
         firefly_collectors: config.scitag_collectors.clone(),
     };
     TransferClient::new(settings, env)
@@ -86,6 +91,23 @@ pub(super) fn client(config: &Transfer, env: Env, own: &[SocketAddr]) -> Transfe
 
 fn number(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// Trusts the certificate authorities of the system and of the configured folder.
+pub(super) struct SystemTrust(pub(super) Arc<TrustStore>);
+
+impl Trust for SystemTrust {
+    fn client(&self) -> BoxFuture<'_, Option<Arc<ClientConfig>>> {
+        Box::pin(async move {
+            match self.0.client().await {
+                Ok(config) => Some(config),
+                Err(error) => {
+                    tracing::debug!(error, "third-party copies go without TLS");
+                    None
+                }
+            }
+        })
+    }
 }
 
 /// Shows the figures of copies.

@@ -27,7 +27,7 @@ use crate::listener::{
 };
 use crate::socket_owner;
 use crate::tls::Tls;
-use crate::trust_store::{TrustSources, TrustStore};
+use crate::trust_store::TrustStore;
 
 struct XrootdFront {
     door: Arc<Door>,
@@ -43,6 +43,7 @@ pub(super) fn front(
     store: Store,
     env: Env,
     config: &Xrootd,
+    trusted: &Arc<TrustStore>,
     context: FrontContext,
     transfers: Arc<TransferRegistry>,
 ) -> Arc<dyn SocketFront> {
@@ -72,7 +73,7 @@ pub(super) fn front(
                 rate_min: config.tpc_rate_min.0,
                 over: config.tpc_rate_time,
             },
-            trust: Some(Arc::new(TrustStore::new(TrustSources::default()))),
+            trust: Some(Arc::new(SystemTrust(Arc::clone(trusted)))),
             listeners: context.addresses,
             registry: Some(transfers),
         },
