@@ -4,20 +4,21 @@ use std::fmt::{Debug, Error, Formatter, Result};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use dewar_env::Env;
+use dewar_env::{BoxFuture, Env};
 use dewar_transfer::{
     AllowList, AllowRule, ConnectRules, OwnAddresses, Pace, QueueLimits, RecordConfig, RecordLog,
     TransferClient, TransferConfig, TransferFigures, TransferRegistry, TransferRuntime,
-    TransferTimes,
+    TransferTimes, Trust,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use rustls::ClientConfig;
 
 use super::metrics::{MetricsWriter, signed};
 use crate::config::{Config, Transfer};
 use crate::engine::Purpose;
 use crate::listener::BoxError;
-use crate::trust_store::{TrustSources, TrustStore};
+use crate::trust_store::TrustStore;
 
 /// The registry as configured. Only a server that serves writes records and starts threads.
 pub(super) fn registry(

@@ -20,6 +20,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
+use super::transfers::SystemTrust;
 use crate::config::Xrootd;
 use crate::keytab::Keytab;
 use crate::listener::{

@@ -13,11 +13,13 @@ use crate::fixture::{
     Fixture, TestRequest, TestResponse, fixture, fixture_with_copies, talk, talk_to_peers,
 };
 
+/// Heads and bodies of requests.
+type Requests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
 /// Another server with one file, which remembers what it was asked.
 struct Peer {
     port: u16,
-    /// Heads and bodies of requests.
-    asked: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    asked: Requests,
 }
 
 /// What the peer does with a GET.
@@ -55,7 +57,7 @@ impl Peer {
 }
 
 /// Answers one request and closes.
-async fn answer(mut socket: TcpStream, file: PeerFile, heard: Arc<Mutex<Vec<(String, Vec<u8>)>>>) {
+async fn answer(mut socket: TcpStream, file: PeerFile, heard: Requests) {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
