@@ -108,7 +108,7 @@ pub enum FailureCause {
 impl FailureCause {
     /// One of each, with some statuses.
     #[cfg(test)]
-    const SAMPLES: [Self; 37] = [
+    const SAMPLES: [Self; 38] = [
         Self::NotAllowed,
         Self::Resolve,
         Self::Connect,
