@@ -139,11 +139,7 @@ mod tests {
             "https://Storage.example.org".to_owned(),
             "https://[2001:db8::1]:1094".to_owned(),
         ];
-        let of = |value: &str| {
-            let request = http::Request::builder().header("destination", value);
-            let head = request.body(()).expect("a request").into_parts().0;
-            Destination::of(&head, &own)
-        };
+        let of = |value: &str| Destination::parse(value, &own);
         let local = |path: &str| Destination::Local(ResourcePath::parse(path).expect(path));
         for here in [
             "/data/a%20b",
@@ -165,6 +161,37 @@ mod tests {
         }
         for bad in ["", "data/a", "http://a@localhost:8080/x", "/a#b", "http://"] {
             assert!(of(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_copy_has_one_other_end() {
+        let head = |headers: &[(&str, &str)]| {
+            let request = headers
+                .iter()
+                .fold(http::Request::builder(), |head, (name, value)| {
+                    head.header(*name, *value)
+                });
+            request.body(()).expect("a request").into_parts().0
+        };
+        let (near, far) = ("/data/a", "https://other/data/a");
+        let path = || ResourcePath::parse(near).expect("a path");
+        for (name, value, ends) in [
+            ("destination", near, CopyEnds::To(path())),
+            ("source", near, CopyEnds::From(path())),
+            ("destination", far, CopyEnds::ToRemote(far)),
+            ("source", far, CopyEnds::FromRemote(far)),
+        ] {
+            let head = head(&[(name, value)]);
+            assert_eq!(CopyEnds::of(&head, &[]).expect(name), ends);
+        }
+        for wrong in [
+            &[][..],
+            &[("source", far), ("destination", near)],
+            &[("source", far), ("source", far)],
+        ] {
+            let refused = CopyEnds::of(&head(wrong), &[]).expect_err("not one end");
+            assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
         }
     }
 }
