@@ -163,4 +163,35 @@ mod tests {
             assert!(of(bad).is_err(), "{bad}");
         }
     }
+
+    #[test]
+    fn a_copy_has_one_other_end() {
+        let head = |headers: &[(&str, &str)]| {
+            let request = headers
+                .iter()
+                .fold(http::Request::builder(), |head, (name, value)| {
+                    head.header(*name, *value)
+                });
+            request.body(()).expect("a request").into_parts().0
+        };
+        let (near, far) = ("/data/a", "https://other/data/a");
+        let path = || ResourcePath::parse(near).expect("a path");
+        for (name, value, ends) in [
+            ("destination", near, CopyEnds::To(path())),
+            ("source", near, CopyEnds::From(path())),
+            ("destination", far, CopyEnds::ToRemote(far)),
+            ("source", far, CopyEnds::FromRemote(far)),
+        ] {
+            let head = head(&[(name, value)]);
+            assert_eq!(CopyEnds::of(&head, &[]).expect(name), ends);
+        }
+        for wrong in [
+            &[][..],
+            &[("source", far), ("destination", near)],
+            &[("source", far), ("source", far)],
+        ] {
+            let refused = CopyEnds::of(&head(wrong), &[]).expect_err("not one end");
+            assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+        }
+    }
 }
