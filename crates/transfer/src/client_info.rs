@@ -1,4 +1,4 @@
-//! What FTS says about a copy in the header `ClientInfo`.
+//! The header `ClientInfo`, in which FTS describes a copy.
 
 use serde::Serialize;
 

@@ -64,7 +64,7 @@ pub struct TransferRecord {
     pub first_byte_ms: Option<u64>,
     /// Milliseconds from the start, after the queue, to the end.
     pub duration_ms: u64,
-    /// What FTS says about the copy.
+    /// The ids of FTS.
     #[serde(flatten)]
     pub client_info: ClientInfo,
     /// The SciTag of the flow.

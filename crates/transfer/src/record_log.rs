@@ -30,7 +30,7 @@ const FLUSH_TIME: Duration = Duration::from_secs(2);
 const PREFIX: &str = "transfers-";
 const SUFFIX: &str = ".jsonl";
 
-/// Where records go.
+/// The place of the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordConfig {
     /// The folder, made with mode 0700.

@@ -55,7 +55,7 @@ pub struct TransferDescription {
     pub remote_host: String,
     /// The path there, without a query.
     pub remote_path: String,
-    /// What FTS says about it.
+    /// The ids of FTS.
     pub client_info: ClientInfo,
     /// The SciTag of the flow.
     pub scitag: Option<u16>,
@@ -86,7 +86,7 @@ impl TransferDescription {
     }
 }
 
-/// What a copy does at the moment.
+/// The state of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferState {
     /// It waits for its turn.
@@ -102,7 +102,7 @@ pub struct TransferSnapshot {
     pub id: u64,
     /// As a client asked for it.
     pub description: TransferDescription,
-    /// What it does.
+    /// Its state.
     pub state: TransferState,
     /// When the client asked for it.
     pub since: Timestamp,
@@ -401,8 +401,8 @@ impl TransferView {
         self.entry.run.lock().progress.clone()
     }
 
-    /// Reserves disk space for a file of `bytes` bytes, of which `free` are free on the disks. What other
-    /// copies reserved and did not write yet is not free. The end of the copy gives it back.
+    /// Reserves disk space for a file of `bytes` bytes, of which `free` are free on the disks. Bytes that
+    /// other copies reserved and did not write yet are not free. The end of the copy gives it back.
     ///
     /// Returns whether there is so much.
     #[must_use]

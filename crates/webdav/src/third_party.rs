@@ -1,4 +1,4 @@
-//! What the front needs for copies from and to other servers.
+//! The parts that the front needs for copies from and to other servers.
 
 use std::sync::Arc;
 

@@ -20,6 +20,10 @@ pub(super) const FILE_SYSTEM: &[Exception] = &[
     ),
     exception("crates/audit/", "the files of the audit log"),
     exception(
+        "crates/transfer/src/record_log.rs",
+        "the files with the records of copies",
+    ),
+    exception(
         "crates/admin/src/backup_admin.rs",
         "reads the memory of the pool for a backup",
     ),
