@@ -101,9 +101,23 @@ pub struct Tls {
 
 /// A warning about the end of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ExpiryWarning {
-    expires: i64,
-    expired: bool,
+pub(crate) struct ExpiryWarning {
+    /// The end, in seconds since 1970.
+    pub(crate) expires: i64,
+    /// Whether it is past.
+    pub(crate) expired: bool,
+}
+
+impl ExpiryWarning {
+    /// The warning about a certificate that has ended, or ends within [`EXPIRY_NOTICE`].
+    pub(crate) fn of(facts: &CertificateFacts, now: Timestamp) -> Option<Self> {
+        let left = facts.expires.saturating_sub_unsigned(now.secs());
+        let notice = i64::try_from(EXPIRY_NOTICE.as_secs()).unwrap_or(i64::MAX);
+        (left < notice).then_some(Self {
+            expires: facts.expires,
+            expired: left <= 0,
+        })
+    }
 }
 
 /// The last try to read the files.
@@ -229,13 +243,7 @@ impl Tls {
 
     /// A warning if the certificate in use ends soon or has ended.
     fn expiry_warning(&self, now: Timestamp) -> Option<ExpiryWarning> {
-        let expires = self.facts()?.expires;
-        let left = expires.saturating_sub_unsigned(now.secs());
-        let notice = i64::try_from(EXPIRY_NOTICE.as_secs()).unwrap_or(i64::MAX);
-        (left < notice).then_some(ExpiryWarning {
-            expires,
-            expired: left <= 0,
-        })
+        ExpiryWarning::of(&self.facts()?, now)
     }
 
     /// Logs once that the certificate ends soon, and once that it has ended.
@@ -315,7 +323,7 @@ impl Tls {
 }
 
 /// The day of a time in seconds since 1970.
-fn day(seconds: i64) -> String {
+pub(crate) fn day(seconds: i64) -> String {
     let moment = time::OffsetDateTime::from_unix_timestamp(seconds);
     moment.map_or_else(|_| seconds.to_string(), |moment| moment.date().to_string())
 }
@@ -426,7 +434,7 @@ fn read(certificate_file: &Path, key_file: &Path) -> Result<CertifiedKey, TlsErr
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertifiedKey as Made, generate_simple_self_signed};
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
     use rustls::ClientConfig;
     use rustls::RootCertStore;
     use rustls_pki_types::ServerName;
@@ -437,8 +445,11 @@ mod tests {
     use super::*;
 
     fn make(dir: &Path) -> (Vec<u8>, String) {
-        let Made { cert, signing_key } =
-            generate_simple_self_signed(["localhost".to_owned()]).expect("certificate");
+        let signing_key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+        // The default is after the end of the server's own clock.
+        params.not_after = date_time_ymd(2400, 1, 1);
+        let cert = params.self_signed(&signing_key).expect("certificate");
         std::fs::write(dir.join("cert.pem"), cert.pem()).expect("write");
         let key = signing_key.serialize_pem();
         std::fs::write(dir.join("key.pem"), &key).expect("write");

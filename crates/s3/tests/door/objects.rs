@@ -277,11 +277,12 @@ fn conditions_on_writes_hold() {
         let same = client.put(k).header("if-none-match", &etag).body("b");
         let same = same.send().await;
         same.refused_with(412, "PreconditionFailed");
-        let two = client.put(k).header("if-none-match", "\"x\",\"y\"");
-        two.body("b")
-            .send()
-            .await
-            .refused_with(501, "NotImplemented");
+        let two = |name, list: &str| client.put(k).header(name, list).body("b");
+        let list = format!("\"x\", {etag}");
+        let listed = two("if-none-match", &list).send().await;
+        listed.refused_with(412, "PreconditionFailed");
+        let unlisted = two("if-match", "\"x\",\"y\"").send().await;
+        unlisted.refused_with(412, "PreconditionFailed");
         client
             .put(k)
             .header("if-match", &etag)

@@ -119,7 +119,7 @@ impl From<StartError> for CommandError {
     fn from(error: StartError) -> Self {
         match error {
             StartError::Lock(error) => error.into(),
-            StartError::KnownBadShards(_) => Self::new(USAGE, error),
+            StartError::Configuration(_) => Self::new(USAGE, error),
             StartError::Demo(error) => error.into(),
             StartError::Listen(error) if error.is_in_use() => Self::new(CONFLICT, error),
             StartError::Engine(error) => {

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use dewar_disks::pool::IDENTITY_FILE;
 use dewar_engine::host::paths::is_within;
 use dewar_engine::host::pool_state_file::knows_pool;
+use dewar_env::Env;
 
 use super::keys::Config;
 use crate::certificate::CertificateFacts;
 use crate::keytab::Keytab;
-use crate::tls;
+use crate::tls::{self, ExpiryWarning};
 use crate::trust_store::AuthorityFolder;
 
 /// How bad a finding is.
@@ -50,9 +51,9 @@ impl fmt::Display for Finding {
 }
 
 #[derive(Default)]
-struct KnownBadShards(Vec<Finding>);
+struct FindingList(Vec<Finding>);
 
-impl KnownBadShards {
+impl FindingList {
     fn error(&mut self, key: &'static str, message: impl Into<String>) {
         self.add(Severity::Error, key, message.into());
     }
@@ -74,7 +75,7 @@ impl KnownBadShards {
 /// files that are named and changes nothing.
 #[must_use]
 pub fn findings(config: &Config) -> Vec<Finding> {
-    let mut findings = KnownBadShards::default();
+    let mut findings = FindingList::default();
     layout(config, &mut findings);
     further_pools(config, &mut findings);
     disks(config, &mut findings);
@@ -87,7 +88,7 @@ pub fn findings(config: &Config) -> Vec<Finding> {
     findings.0
 }
 
-fn authorities(config: &Config, findings: &mut KnownBadShards) {
+fn authorities(config: &Config, findings: &mut FindingList) {
     let key = "server.authority_folder";
     let Some(folder) = &config.server.authority_folder else {
         return;
@@ -106,7 +107,7 @@ fn authorities(config: &Config, findings: &mut KnownBadShards) {
     }
 }
 
-fn testing(config: &Config, findings: &mut KnownBadShards) {
+fn testing(config: &Config, findings: &mut FindingList) {
     if config.testing != Config::default().testing {
         let message =
             "set: these keys are for tests of Dewar itself; remove them from a real server";
@@ -114,7 +115,7 @@ fn testing(config: &Config, findings: &mut KnownBadShards) {
     }
 }
 
-fn layout(config: &Config, findings: &mut KnownBadShards) {
+fn layout(config: &Config, findings: &mut FindingList) {
     let disks = config.pool.disks.len();
     let layout = config.layout();
     let losses = usize::from(layout.m);
@@ -160,7 +161,7 @@ fn layout(config: &Config, findings: &mut KnownBadShards) {
     }
 }
 
-fn further_pools(config: &Config, findings: &mut KnownBadShards) {
+fn further_pools(config: &Config, findings: &mut FindingList) {
     let pools = config.further_pools();
     for (n, pool) in pools.iter().enumerate() {
         let (name, layout, disks) = (&pool.name, pool.layout, pool.disks.len());
@@ -198,7 +199,7 @@ fn further_pools(config: &Config, findings: &mut KnownBadShards) {
     }
 }
 
-fn disks(config: &Config, findings: &mut KnownBadShards) {
+fn disks(config: &Config, findings: &mut FindingList) {
     let disks: Vec<PathBuf> = config.folders().into_iter().map(|(disk, _)| disk).collect();
     let disks = &disks;
     for (i, disk) in disks.iter().enumerate() {
@@ -251,7 +252,7 @@ fn disks(config: &Config, findings: &mut KnownBadShards) {
     }
 }
 
-fn outside_disks(config: &Config, findings: &mut KnownBadShards) {
+fn outside_disks(config: &Config, findings: &mut FindingList) {
     let key = config.master_key_file();
     let state = &config.server.state_dir;
     for (disk, _) in &config.folders() {
@@ -271,7 +272,7 @@ fn outside_disks(config: &Config, findings: &mut KnownBadShards) {
     }
 }
 
-fn doors(config: &Config, findings: &mut KnownBadShards) {
+fn doors(config: &Config, findings: &mut FindingList) {
     let s3 = &config.s3;
     if s3.listen.is_empty() {
         findings.warning("s3.listen", "empty: no object can be reached over S3");
@@ -314,7 +315,7 @@ fn doors(config: &Config, findings: &mut KnownBadShards) {
 
 /// Looks for addresses of which only one can be listened on. Listeners are checked in the order of this
 /// list, and the finding is about the later one.
-fn addresses(config: &Config, findings: &mut KnownBadShards) {
+fn addresses(config: &Config, findings: &mut FindingList) {
     let lists: [(&'static str, &[SocketAddr]); 5] = [
         ("s3.listen", &config.s3.listen),
         ("metrics.listen", &config.metrics.listen),
@@ -353,7 +354,7 @@ fn collide(one: SocketAddr, other: SocketAddr) -> bool {
 }
 
 /// Compares the names by which clients know the server with those of the certificates.
-fn public_names(config: &Config, certificates: &[CertificateFacts], findings: &mut KnownBadShards) {
+fn public_names(config: &Config, certificates: &[CertificateFacts], findings: &mut FindingList) {
     if certificates.is_empty() {
         return;
     }
@@ -379,7 +380,7 @@ fn public_names(config: &Config, certificates: &[CertificateFacts], findings: &m
     }
 }
 
-fn webdav(config: &Config, findings: &mut KnownBadShards) -> Option<CertificateFacts> {
+fn webdav(config: &Config, findings: &mut FindingList) -> Option<CertificateFacts> {
     let webdav = &config.webdav;
     let files = (&webdav.tls_certificate_file, &webdav.tls_key_file);
     let keys = ["webdav.tls_certificate_file", "webdav.tls_key_file"];
@@ -406,11 +407,16 @@ fn webdav(config: &Config, findings: &mut KnownBadShards) -> Option<CertificateF
 fn tls_files(
     (certificate, key): (&Option<PathBuf>, &Option<PathBuf>),
     [certificate_key, key_key]: [&'static str; 2],
-    findings: &mut KnownBadShards,
+    findings: &mut FindingList,
 ) -> (bool, Option<CertificateFacts>) {
     match (certificate, key) {
         (Some(certificate), Some(key)) => match tls::check(certificate, key) {
-            Ok(facts) => (true, facts),
+            Ok(facts) => {
+                if let Some(warning) = facts.as_ref().and_then(expiry_words) {
+                    findings.warning(certificate_key, warning);
+                }
+                (true, facts)
+            }
             Err(error) => {
                 let about = match error.path() == key {
                     true => key_key,
@@ -434,7 +440,18 @@ fn tls_files(
     }
 }
 
-fn xrootd(config: &Config, findings: &mut KnownBadShards) {
+/// A warning about a certificate that has ended, or ends soon.
+fn expiry_words(facts: &CertificateFacts) -> Option<String> {
+    let now = Env::real().clock.now();
+    let ExpiryWarning { expires, expired } = ExpiryWarning::of(facts, now)?;
+    let end = tls::day(expires);
+    Some(match expired {
+        true => format!("the certificate expired on {end}: clients refuse it"),
+        false => format!("the certificate expires on {end}"),
+    })
+}
+
+fn xrootd(config: &Config, findings: &mut FindingList) {
     let xrootd = &config.xrootd;
     let files = (&xrootd.tls_certificate_file, &xrootd.tls_key_file);
     let keys = ["xrootd.tls_certificate_file", "xrootd.tls_key_file"];

@@ -59,7 +59,7 @@ const METRICS_STOP_TIME: Duration = Duration::from_secs(1);
 pub enum StartError {
     /// The configuration contradicts itself or the machine.
     #[error("{}", lines(.0))]
-    KnownBadShards(Vec<Finding>),
+    Configuration(Vec<Finding>),
     /// Another process uses the state folder.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -168,7 +168,7 @@ pub async fn start_for<O: OpenEngine>(
     let mut errors = findings(&all);
     errors.retain(|finding| finding.severity == Severity::Error);
     if !errors.is_empty() {
-        return Err(StartError::KnownBadShards(errors));
+        return Err(StartError::Configuration(errors));
     }
     let lock = StateLock::take(&config.server.state_dir)?;
     warn_of_few_descriptors::<O::Engine>(&config);

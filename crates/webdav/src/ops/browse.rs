@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use dewar_http_front::{Answer, iso_date, typed_answer};
+use dewar_http_front::{Answer, empty_answer, iso_date, typed_answer};
 use dewar_sigv4::{Query, encode_strict};
 use dewar_store::file::{DirPage, Node, PathTarget};
 use dewar_types::{Error, ErrorKind, Timestamp};
-use http::header::{CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONTENT_SECURITY_POLICY, LOCATION, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, StatusCode};
 
 use super::get::directory_head;
@@ -28,6 +28,9 @@ pub(super) async fn call(front: &Arc<WebDav>, context: &RequestContext) -> Resul
     if context.head.method == Method::HEAD {
         return Ok(directory_head());
     }
+    if !context.path.of_directory {
+        return slash_redirect(context);
+    }
     let query = Query::parse(context.head.uri.query())
         .map_err(|_| DavError::new(StatusCode::BAD_REQUEST, "The query is not valid."))?;
     let after = query.get("after").map(str::to_owned);
@@ -42,6 +45,24 @@ pub(super) async fn call(front: &Arc<WebDav>, context: &RequestContext) -> Resul
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    Ok(answer)
+}
+
+/// Leads to the path with a slash, as web servers do for directories. A server that copies a file sees by it
+/// that it would get a listing.
+fn slash_redirect(context: &RequestContext) -> Result<Answer> {
+    let mut location = String::new();
+    // The canonical path: one that begins with two slashes would name another host.
+    push_href(&mut location, &context.path.text);
+    location.push('/');
+    if let Some(query) = context.head.uri.query() {
+        location.push('?');
+        location.push_str(query);
+    }
+    let location = HeaderValue::try_from(location)
+        .map_err(|_| DavError::new(StatusCode::BAD_REQUEST, "The path is not valid."))?;
+    let mut answer = empty_answer(StatusCode::MOVED_PERMANENTLY);
+    answer.headers_mut().insert(LOCATION, location);
     Ok(answer)
 }
 
