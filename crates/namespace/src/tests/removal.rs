@@ -339,13 +339,13 @@ async fn a_directory_whose_limits_were_removed_goes_with_its_content_and_hinders
                 .expect("limits");
         }
     }
-    drop(tree);
-    let tree = tree_on(&kv).await;
-    for path in ["other", "dir", "outer"] {
+    let reopened = tree_on(&kv).await;
+    for (tree, path) in [(&tree, "other"), (&tree, "dir"), (&reopened, "outer")] {
         let removed = tree.detach_dir(&ALICE, &bucket, &key(path)).await;
         assert_eq!(kind(removed), Ok(()), "{path}");
-        assert_sound(&tree).await;
+        assert_sound(tree).await;
     }
+    let tree = reopened;
     for dir in tree.removed_dirs().await.expect("reads") {
         tree.free_removed(dir).await.expect("frees");
         assert_sound(&tree).await;
