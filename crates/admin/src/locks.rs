@@ -21,7 +21,7 @@ pub struct LockInfo {
     pub token: String,
     /// The file or directory when it was locked: `/BUCKET/KEY` or `/@TENANT/BUCKET/KEY`.
     pub path: String,
-    /// Who holds it.
+    /// The account that holds it.
     pub principal: String,
     /// Whether others may have shared locks beside it.
     pub shared: bool,

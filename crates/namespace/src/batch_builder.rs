@@ -13,24 +13,28 @@
 //! forget the directory even when the caller is dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_catalog::record::{
     ChangeRecord, ContentCopy, Counter, CounterScope, DirRecord, EntryAttributes, Extent,
-    HintRecord, HintStep, LongRecord, Record, VersionRecord, number,
+    HintRecord, HintStep, LockRecord, LongRecord, Record, VersionRecord, number,
 };
 use dewar_catalog::{Actor, Quota, Usage, keys};
 use dewar_kv::{
     Batch, CommitError, InlineData, Kv, Precondition, ReadValue, Seq, resolve_unknown_commit,
 };
 use dewar_types::{BlobId, EntryId, Error, ErrorKind, GroupId, Timestamp, UserId, VersionId};
+use parking_lot::RwLock;
+use tokio::sync::OwnedMutexGuard;
 
 use super::Tree;
-use super::cache::{Dir, DirCache, Generation};
-use super::named_space::SpacesHold;
+use super::cache::{Dir, Generation};
+use super::limited_dirs::LimitedDirs;
+use super::lock_index::LockIndex;
 use super::quota_table::quota_exceeded;
 use super::resolve::ResolvedPath;
+use super::space_table::{Spaces, SpacesHold};
 
 /// Extents (or runs of parts) that stand in the version's own record; more go to long lists.
 pub(super) const INLINE: usize = 16;
@@ -71,9 +75,57 @@ pub(super) struct BatchBuilder<'t> {
     /// The limits of the counted spaces, and whether limits are enforced.
     spaces: BTreeMap<CounterScope, Quota>,
     limited: bool,
-    /// Kept until the batch is committed and memory has the records of named spaces that it changes.
+    after: AfterCommit,
+}
+
+/// The spaces, limits and locks of WebDAV that a batch changes in memory. The guards are kept until the batch is committed and memory
+/// agrees with the catalog.
+#[derive(Default)]
+struct AfterCommit {
     spaces_hold: Option<Arc<SpacesHold>>,
+    drops: Option<OwnedMutexGuard<()>>,
     changes_spaces: bool,
+    /// Directories whose limits or places change.
+    limited: Vec<EntryId>,
+    /// Keys of locks of WebDAV that change.
+    locks: Vec<Bytes>,
+    grants: Option<OwnedMutexGuard<()>>,
+}
+
+impl AfterCommit {
+    fn is_empty(&self) -> bool {
+        self.spaces_hold.is_none()
+            && self.drops.is_none()
+            && self.grants.is_none()
+            && self.limited.is_empty()
+    }
+
+    /// Takes the changed records into memory.
+    async fn reload(
+        &self,
+        kv: &dyn Kv,
+        spaces: &Spaces,
+        limited: &LimitedDirs,
+        locks: &RwLock<LockIndex>,
+    ) {
+        for key in &self.locks {
+            let record = match kv.get(key).await {
+                Ok(read) => read.value.map(|value| LockRecord::from_value(key, &value)),
+                Err(error) => Some(Err(error)),
+            };
+            match record {
+                None => locks.write().remove(key),
+                Some(Ok(record)) => locks.write().insert(key, &record),
+                Some(Err(error)) => tracing::error!(%error, "a lock cannot be read"),
+            }
+        }
+        if self.changes_spaces
+            && let Err(error) = spaces.reload(kv).await
+        {
+            tracing::error!(%error, "the spaces cannot be read; the next change reads them again");
+        }
+        limited.reload(kv, &self.limited).await;
+    }
 }
 
 impl<'t> BatchBuilder<'t> {
@@ -95,20 +147,47 @@ impl<'t> BatchBuilder<'t> {
             stale: false,
             spaces: BTreeMap::new(),
             limited: false,
-            spaces_hold: None,
-            changes_spaces: false,
+            after: AfterCommit::default(),
         }
     }
 
     /// Keeps a hold on the named spaces until the change is committed.
     pub(super) fn keep_hold(&mut self, hold: &Arc<SpacesHold>) {
-        self.spaces_hold = Some(Arc::clone(hold));
+        self.after.spaces_hold = Some(Arc::clone(hold));
     }
 
     /// It changes records of named spaces, which nobody else may change meanwhile.
     pub(super) fn changes_spaces(&mut self, hold: &Arc<SpacesHold>) {
         self.keep_hold(hold);
-        self.changes_spaces = true;
+        self.after.changes_spaces = true;
+    }
+
+    /// It changes the limits or the place of a directory.
+    pub(super) fn changes_limits(&mut self, directory: EntryId) {
+        self.after.limited.push(directory);
+    }
+
+    /// It changes locks of WebDAV. The guard keeps others from it.
+    pub(super) fn changes_locks(
+        &mut self,
+        guard: OwnedMutexGuard<()>,
+        keys: impl IntoIterator<Item = Bytes>,
+    ) {
+        self.after.grants = Some(guard);
+        self.after.locks.extend(keys);
+    }
+
+    /// Keeps others from removing counters of spaces until the change is committed.
+    pub(super) async fn hold_drops(&mut self) {
+        if self.after.drops.is_none() {
+            let lock = Arc::clone(&self.tree.space_drops);
+            self.after.drops = Some(lock.lock_owned().await);
+        }
+    }
+
+    /// The number of blobs and slots whose references change.
+    pub(super) fn references(&self) -> usize {
+        self.references.len()
     }
 
     /// What it adds must fit into the quotas.
@@ -341,7 +420,9 @@ impl<'t> BatchBuilder<'t> {
     }
 
     /// A space goes: its counters and limits go along.
-    pub(super) fn drop_space(&mut self, id: EntryId) {
+    pub(super) async fn drop_space(&mut self, id: EntryId) {
+        self.hold_drops().await;
+        self.changes_limits(id);
         let space = CounterScope::Space(id);
         self.delete(Counter::Objects(space).key());
         self.delete(Counter::Bytes(space).key());
@@ -600,12 +681,11 @@ impl<'t> BatchBuilder<'t> {
             .map(|(counter, delta)| (counter.key(), delta))
             .collect();
 
-        let committed = if self.forget.is_empty() && self.spaces_hold.is_none() {
+        let committed = if self.forget.is_empty() && self.after.is_empty() {
             self.tree.kv().commit(batch).await
         } else {
-            let spaces = (self.spaces_hold, self.changes_spaces);
             let tree = self.tree;
-            tree.commit_and_forget(batch, self.forget, spaces).await
+            tree.commit_and_forget(batch, self.forget, self.after).await
         };
         match committed {
             Ok(seq) => {
@@ -637,15 +717,6 @@ impl<'t> BatchBuilder<'t> {
     }
 }
 
-/// Lets the cache remember directories again when the change that was left open has happened, or
-/// can no longer.
-async fn admit_when_decided(kv: Weak<dyn Kv>, taken: Seq, cache: Arc<DirCache>, dirs: Vec<Bytes>) {
-    // Whoever opens the catalog next begins with an empty cache.
-    if resolve_unknown_commit(&kv, taken).await {
-        cache.unblock(&dirs);
-    }
-}
-
 fn chunks(len: usize, id: VersionId) -> Result<u16, Error> {
     u16::try_from(len.div_ceil(CHUNK)).map_err(|_| {
         Error::new(
@@ -657,36 +728,41 @@ fn chunks(len: usize, id: VersionId) -> Result<u16, Error> {
 
 impl Tree {
     /// Commits in a task that outlives the caller, then forgets the directories, and takes changed
-    /// records of spaces into memory.
+    /// records of spaces into memory. If the outcome is unknown, both wait until it is decided.
     async fn commit_and_forget(
         &self,
         batch: Batch,
         forget: Vec<Bytes>,
-        (hold, changes_spaces): (Option<Arc<SpacesHold>>, bool),
+        after: AfterCommit,
     ) -> Result<Seq, CommitError> {
         let kv = Arc::clone(self.kv());
         let cache = Arc::clone(&self.cache);
         let spaces = Arc::clone(&self.spaces);
+        let limited = Arc::clone(&self.limited);
+        let locks = Arc::clone(&self.locks);
         let task = tokio::spawn(async move {
             let committed = kv.commit(batch).await;
-            if changes_spaces && let Err(error) = spaces.reload(&*kv).await {
-                tracing::error!(%error, "the spaces cannot be read; the next change reads them again");
-            }
             match &committed {
                 Err(CommitError::Failed(error)) if !error.left_unchanged() => {
                     dewar_env::coverage_mark("it is open whether a directory changed");
                     cache.block(&forget);
                     let taken = kv.last_sequence();
-                    tokio::spawn(admit_when_decided(
-                        Arc::downgrade(&kv),
-                        taken,
-                        cache,
-                        forget,
-                    ));
+                    let kv = Arc::downgrade(&kv);
+                    tokio::spawn(async move {
+                        // Whoever opens the catalog next begins with an empty memory.
+                        if resolve_unknown_commit(&kv, taken).await
+                            && let Some(kv) = kv.upgrade()
+                        {
+                            cache.unblock(&forget);
+                            after.reload(&*kv, &spaces, &limited, &locks).await;
+                        }
+                    });
                 }
-                _ => cache.forget(&forget),
+                _ => {
+                    cache.forget(&forget);
+                    after.reload(&*kv, &spaces, &limited, &locks).await;
+                }
             }
-            drop(hold);
             committed
         });
         task.await.unwrap_or_else(|error| {

@@ -285,7 +285,8 @@ mod tests {
             cache.insert(now, large(n, 1000 + n));
             assert!(cache.memory_bytes() <= 40_000, "after {n}");
         }
-        let (one, other) = (large(1, 9_000), large(2, 10_000));
+        cache.set_bytes_max(12_000);
+        let (one, other) = (large(1, 2_000), large(2, 3_000));
         cache.insert(now, Arc::clone(&one));
         cache.insert(now, Arc::clone(&other));
         assert!(cache.get(&one.key).is_some());

@@ -4,8 +4,8 @@
 //! - Each version, delete marker and upload in progress is one object, and so is each directory
 //!   that was made on request.
 //! - The bytes of a version are its content and its metadata beyond [`METADATA_FREE`]. Metadata
-//!   means headers, user metadata, tags, the access control list and the text for an archive. For the current version it
-//!   includes the extended attributes of the file.
+//!   means headers, user metadata, tags, the access control list and the text for an archive. For the
+//!   current version it includes the extended attributes of the file.
 //! - The bytes of an upload are those of its parts, and its metadata in the same way.
 //! - The bytes of a bucket are those of its documents beyond [`METADATA_FREE`], all documents
 //!   together.

@@ -141,7 +141,7 @@ impl Tree {
             stage.delete(chain.last().key.clone());
             if chain.last().record.space.is_some() {
                 self.require_no_name(&mut stage, id).await?;
-                stage.drop_space(id);
+                stage.drop_space(id).await;
             }
             let above = chain.above();
             stage.recharge_dir(&above, Some(&chain.last().record), None);
@@ -252,7 +252,7 @@ impl Tree {
             let space = record.as_ref().is_some_and(|dir| dir.space.is_some());
             if space {
                 self.require_no_name(&mut stage, dir).await?;
-                stage.drop_space(dir);
+                stage.drop_space(dir).await;
             }
             if let (PrunePolicy::All(outside), Some(record)) = (purge, &record) {
                 let mut scopes = outside.to_vec();

@@ -66,6 +66,7 @@ mod dirs;
 mod documents;
 mod effort;
 mod handle;
+mod limited_dirs;
 mod list;
 mod list_versions;
 mod lock_index;
@@ -85,6 +86,7 @@ mod reservation;
 mod resolve;
 mod retry;
 mod space;
+mod space_table;
 #[cfg(test)]
 mod tests;
 mod version_attributes;
@@ -135,10 +137,11 @@ pub use version_attributes::VersionAttributes;
 pub use versions::ChangeContext;
 
 use cache::DirCache;
+use limited_dirs::LimitedDirs;
 use lock_index::LockIndex;
-use named_space::Spaces;
 use quota_table::Quotas;
 use retry::ContentionLocks;
+use space_table::Spaces;
 
 /// Directories remembered.
 const DIRS_CACHED: usize = 65_536;
@@ -154,12 +157,13 @@ pub struct Tree {
     cache: Arc<DirCache>,
     contended: Arc<ContentionLocks>,
     quotas: Arc<Quotas>,
-    /// Held for writing while a directory becomes a space, and for reading while one is removed with
-    /// its content, which must not contain a space.
-    space_marks: Arc<tokio::sync::RwLock<()>>,
     /// Held while a step frees removed content, and while a space is counted.
     freeing: Arc<tokio::sync::Mutex<()>>,
+    /// Held while a batch that removes the counters of a space is committed, or one that looked whether
+    /// a space has some.
+    space_drops: Arc<tokio::sync::Mutex<()>>,
     spaces: Arc<Spaces>,
+    limited: Arc<LimitedDirs>,
     /// Held while a lock of WebDAV is granted or removed.
     lock_grants: Arc<tokio::sync::Mutex<()>>,
     locks: Arc<parking_lot::RwLock<LockIndex>>,
@@ -174,14 +178,16 @@ impl Tree {
         let catalog = Catalog::new(kv, env, zone);
         let quotas = Arc::new(Quotas::load(&catalog).await?);
         let spaces = Arc::new(Spaces::load(&catalog).await?);
+        let limited = Arc::new(LimitedDirs::load(&**catalog.kv()).await?);
         let tree = Self {
             catalog,
             cache: Arc::new(DirCache::new(DIRS_CACHED, DIRS_CACHED_BYTES_DEFAULT)),
             contended: Arc::new(ContentionLocks::new()),
             quotas,
-            space_marks: Arc::default(),
             freeing: Arc::default(),
+            space_drops: Arc::default(),
             spaces,
+            limited,
             lock_grants: Arc::default(),
             locks: Arc::default(),
         };

@@ -1,4 +1,4 @@
-//! Where locks are, in memory: a change of a name must not read all locks of the server.
+//! The places of locks, in memory: a change of a name must not read all locks of the server.
 //!
 //! It is built when the tree opens. The table of locks stays the truth: an entry leads to a key, and a
 //! key without a record is no lock.

@@ -5,6 +5,8 @@
 //! be. A lock that has ended has no effect. The next lock that is taken removes it. An index in memory
 //! leads to the locks of a name and of a directory.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use dewar_catalog::record::{LockRecord, Record};
 use dewar_catalog::{keys, tables};
@@ -115,7 +117,7 @@ impl Tree {
         Ok(locks)
     }
 
-    /// Every lock, those that have ended included.
+    /// Every lock that can be read, those that have ended included.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -124,7 +126,10 @@ impl Tree {
         let mut locks = Vec::new();
         while let Some(page) = pages.next().await? {
             for (key, value) in page {
-                locks.push(NameLock::from_pair(key, &value)?);
+                match NameLock::from_pair(key, &value) {
+                    Ok(lock) => locks.push(lock),
+                    Err(error) => tracing::warn!(%error, "a lock is left out"),
+                }
             }
         }
         Ok(locks)
@@ -143,7 +148,7 @@ impl Tree {
         record: LockRecord,
         per_holder: usize,
     ) -> Result<LockGrant, Error> {
-        let _one_at_a_time = self.lock_grants.lock().await;
+        let one_at_a_time = Arc::clone(&self.lock_grants).lock_owned().await;
         let now = self.catalog().env().clock.now();
         let excludes = |lock: &NameLock| !(record.shared && lock.record.shared);
         let mut concerned = self.locks_covering(bucket, key, false).await?;
@@ -179,12 +184,9 @@ impl Tree {
             stage.delete(key.clone());
         }
         stage.put(lock.key.clone(), lock.record.to_value());
+        let changed = ended.into_iter().chain([lock.key.clone()]);
+        stage.changes_locks(one_at_a_time, changed);
         commit(stage).await?;
-        let mut index = self.locks.write();
-        for key in &ended {
-            index.remove(key);
-        }
-        index.insert(&lock.key, &lock.record);
         Ok(LockGrant::Granted(lock))
     }
 
@@ -197,7 +199,7 @@ impl Tree {
         lock: &NameLock,
         expires: Timestamp,
     ) -> Result<NameLock, Error> {
-        let _one_at_a_time = self.lock_grants.lock().await;
+        let one_at_a_time = Arc::clone(&self.lock_grants).lock_owned().await;
         let now = self.catalog().env().clock.now();
         let is_there = self.kv().get(&lock.key).await?.value.is_some();
         if !is_there || lock.has_ended(now) {
@@ -213,28 +215,25 @@ impl Tree {
         };
         let mut stage = BatchBuilder::new(self);
         stage.put(extended.key.clone(), extended.record.to_value());
+        stage.changes_locks(one_at_a_time, [extended.key.clone()]);
         commit(stage).await?;
-        self.locks.write().insert(&extended.key, &extended.record);
         Ok(extended)
     }
 
-    /// Removes locks.
+    /// Removes locks, up to 1,000 in one batch.
     ///
     /// # Errors
     /// Errors of the engine.
     pub async fn remove_locks(&self, locks: Vec<NameLock>) -> Result<(), Error> {
-        if locks.is_empty() {
-            return Ok(());
-        }
-        let _one_at_a_time = self.lock_grants.lock().await;
-        let mut stage = BatchBuilder::new(self);
-        for lock in &locks {
-            stage.delete(lock.key.clone());
-        }
-        commit(stage).await?;
-        let mut index = self.locks.write();
-        for lock in &locks {
-            index.remove(&lock.key);
+        for locks in locks.chunks(PAGE) {
+            let one_at_a_time = Arc::clone(&self.lock_grants).lock_owned().await;
+            let mut stage = BatchBuilder::new(self);
+            for lock in locks {
+                stage.delete(lock.key.clone());
+            }
+            let changed = locks.iter().map(|lock| lock.key.clone());
+            stage.changes_locks(one_at_a_time, changed);
+            commit(stage).await?;
         }
         Ok(())
     }

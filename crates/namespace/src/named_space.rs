@@ -6,25 +6,19 @@
 //! changes the paths of the spaces in it, in its own batch. The directory of a space is not removed
 //! before its name is: each batch that removes a counted directory requires that no record names it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dewar_catalog::record::{CounterScope, Record, SpaceMark, SpaceRecord};
-use dewar_catalog::{Actor, Catalog, Quota, Tenant, keys, tables};
-use dewar_kv::Kv;
+use dewar_catalog::{Actor, Quota, Tenant, keys};
 use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey, TenantId};
-use parking_lot::RwLock;
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
 use super::resolve::{ResolvedPath, not_found};
+use super::space_table::SpacesHold;
 use super::{Bucket, Tree};
 
 /// Most named spaces of all tenants. All are kept in memory and shown in each report.
 pub const SPACES_MAX: usize = 1000;
-
-/// Records read at once.
-const PAGE: usize = 1000;
 
 /// A space that is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,104 +33,6 @@ pub struct NewSpace {
     pub quota: Quota,
 }
 
-/// The named spaces in memory.
-#[derive(Debug, Default)]
-pub(super) struct Spaces {
-    by_directory: RwLock<BTreeMap<EntryId, SpaceRecord>>,
-    /// Held shared while a directory without spaces in it is renamed, and exclusively while spaces
-    /// change.
-    changing: Arc<tokio::sync::RwLock<()>>,
-}
-
-/// A hold on the named spaces.
-pub(super) enum SpacesHold {
-    /// Nobody changes them meanwhile.
-    Shared { _guard: OwnedRwLockReadGuard<()> },
-    /// Nobody else changes them, and no directory is renamed.
-    Exclusive { _guard: OwnedRwLockWriteGuard<()> },
-}
-
-impl Spaces {
-    /// # Errors
-    /// Errors of the engine.
-    pub(super) async fn load(catalog: &Catalog) -> Result<Self, Error> {
-        let spaces = Self::default();
-        spaces.reload(&**catalog.kv()).await?;
-        Ok(spaces)
-    }
-
-    /// Takes the records as they are in the catalog.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    pub(super) async fn reload(&self, kv: &dyn Kv) -> Result<(), Error> {
-        let mut read = BTreeMap::new();
-        let mut pages = tables::SPACE.keys().pages(kv, PAGE);
-        while let Some(page) = pages.next().await? {
-            for (key, value) in &page {
-                read.insert(
-                    keys::parse_space(key)?,
-                    SpaceRecord::from_value(key, value)?,
-                );
-            }
-        }
-        *self.by_directory.write() = read;
-        Ok(())
-    }
-
-    /// The name of a space, by its directory.
-    pub(super) fn name(&self, directory: EntryId) -> Option<String> {
-        let spaces = self.by_directory.read();
-        spaces.get(&directory).map(|space| space.name.clone())
-    }
-
-    fn all(&self) -> Vec<(EntryId, SpaceRecord)> {
-        let spaces = self.by_directory.read();
-        spaces
-            .iter()
-            .map(|(id, space)| (*id, space.clone()))
-            .collect()
-    }
-
-    fn within(&self, bucket: &Bucket, path: Option<&ObjectKey>) -> Vec<(EntryId, SpaceRecord)> {
-        let spaces = self.by_directory.read();
-        let inside = spaces.iter().filter(|(_, space)| {
-            is_in_bucket(space, bucket) && path.is_none_or(|path| is_within(&space.path, path))
-        });
-        inside.map(|(id, space)| (*id, space.clone())).collect()
-    }
-
-    /// A hold for the rename of a directory: exclusive if spaces are in it.
-    pub(super) async fn hold_for_rename(
-        &self,
-        bucket: &Bucket,
-        path: &ObjectKey,
-    ) -> Arc<SpacesHold> {
-        let guard = Arc::clone(&self.changing).read_owned().await;
-        if self.within(bucket, Some(path)).is_empty() {
-            return Arc::new(SpacesHold::Shared { _guard: guard });
-        }
-        drop(guard);
-        self.hold().await
-    }
-
-    /// An exclusive hold.
-    pub(super) async fn hold(&self) -> Arc<SpacesHold> {
-        let guard = Arc::clone(&self.changing).write_owned().await;
-        Arc::new(SpacesHold::Exclusive { _guard: guard })
-    }
-}
-
-fn is_in_bucket(space: &SpaceRecord, bucket: &Bucket) -> bool {
-    space.tenant == bucket.tenant.id && space.bucket == bucket.name.as_str()
-}
-
-/// Whether a path is a directory or is below it.
-fn is_within(path: &str, directory: &ObjectKey) -> bool {
-    let rest = path.strip_prefix(directory.as_str());
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
 impl Tree {
     /// All named spaces with the ids of their directories, from memory.
     #[must_use]
@@ -147,8 +43,7 @@ impl Tree {
     /// The named space of a tenant, from memory.
     #[must_use]
     pub fn space_called(&self, tenant: TenantId, name: &str) -> Option<(EntryId, SpaceRecord)> {
-        let mut spaces = self.spaces.all().into_iter();
-        spaces.find(|(_, space)| space.tenant == tenant && space.name == name)
+        self.spaces.called(tenant, name)
     }
 
     /// The named spaces at a directory and below it, or in the whole bucket (no path), from memory.
@@ -164,13 +59,7 @@ impl Tree {
     /// The innermost named space that a path is in, or is, from memory. The path need not exist.
     #[must_use]
     pub fn named_space_at(&self, bucket: &Bucket, path: &ObjectKey) -> Option<SpaceRecord> {
-        let spaces = self.spaces.all().into_iter().map(|(_, space)| space);
-        let around = spaces.filter(|space| {
-            let directory = ObjectKey::new(&space.path);
-            let inside = directory.is_ok_and(|directory| is_within(path.as_str(), &directory));
-            is_in_bucket(space, bucket) && inside
-        });
-        around.max_by_key(|space| space.path.len())
+        self.spaces.around(bucket, path)
     }
 
     /// Gives a directory a name and limits, and counts its present content.
@@ -222,8 +111,8 @@ impl Tree {
             group: new.group.or(chain.last().record.attributes.group),
             vos: new.vos,
         };
-        let no_removal = self.space_marks.write().await;
         let marked = self.remark(actor, bucket, Some(path), |directory, stage| {
+            stage.keep_hold(&hold);
             directory.implicit = false;
             directory.space = Some(marked_with(directory.space.as_ref(), new.quota));
             if new.group.is_some() {
@@ -239,7 +128,7 @@ impl Tree {
             }
         });
         marked.await?;
-        drop((no_removal, hold));
+        drop(hold);
         self.count_space(bucket, path).await?;
         Ok(id)
     }

@@ -214,9 +214,9 @@ impl Tree {
         quota: Quota,
         place: (EntryId, &ObjectKey),
     ) {
-        let key = CounterScope::Space(id).quota_key();
         if quota.is_empty() {
-            stage.delete(key);
+            stage.delete(CounterScope::Space(id).quota_key());
+            stage.changes_limits(id);
         } else {
             Self::renote_space(stage, id, place);
         }
@@ -230,6 +230,7 @@ impl Tree {
     ) {
         let value = record(Quota::default(), Some(place)).to_value();
         stage.put(CounterScope::Space(id).quota_key(), value);
+        stage.changes_limits(id);
     }
 
     /// Limits a directory, which makes it a space, and counts its present content. An empty quota
@@ -265,7 +266,7 @@ impl Tree {
             self.quotas
                 .put(CounterScope::Space(chain.last_id()), Quota::default());
         }
-        let id = self.mark_space(actor, bucket, path, quota).await?;
+        let id = self.mark_held(actor, (bucket, path), quota, &hold).await?;
         drop(hold);
         self.count_space(bucket, path).await?;
         Ok(id)

@@ -10,11 +10,10 @@
 
 use bytes::Bytes;
 use dewar_catalog::record::{
-    ChangeKind, CounterScope, DirRecord, Entry, FileRecord, QuotaRecord, Record, RemovalRecord,
-    Versioning,
+    ChangeKind, CounterScope, DirRecord, Entry, FileRecord, Record, RemovalRecord, Versioning,
 };
 use dewar_catalog::{Actor, keys, tables};
-use dewar_kv::{KvRead, ReadValue, Scan};
+use dewar_kv::{KvRead, ReadValue, Scan, ScanPage};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, TenantId};
 
 use super::batch_builder::{BatchBuilder, CommitOutcome};
@@ -25,7 +24,11 @@ use super::{Bucket, Tree, charge};
 /// Names that are freed in one batch.
 const NAMES_PER_BATCH: usize = 250;
 
-/// Removals or spaces that are read at once.
+/// Blobs and slots after which a batch ends, with the file that it is at. A batch of the engine is
+/// limited in bytes.
+const EXTENTS_PER_BATCH: usize = 20_000;
+
+/// Removals that are read at once.
 const PAGE: usize = 1000;
 
 /// The outcome of a step that frees what was removed.
@@ -39,9 +42,13 @@ pub enum FreeingStep {
     Done,
 }
 
-/// A directory on the way down to what is freed: its id, and its entry with key, unless it is the
-/// removed directory itself.
-type OpenDir = (EntryId, Option<(Bytes, ReadValue)>);
+/// A directory on the way down to what is freed, and its entry.
+struct OpenDir {
+    id: EntryId,
+    key: Bytes,
+    read: ReadValue,
+    record: DirRecord,
+}
 
 impl Tree {
     /// Removes a directory with all that is in it, in one batch that does not depend on its size.
@@ -56,26 +63,30 @@ impl Tree {
         bucket: &Bucket,
         path: &ObjectKey,
     ) -> Result<(), Error> {
+        // Nobody limits or renames a directory meanwhile.
+        let hold = self.spaces.hold().await;
         let mut turn = ConflictRetry::new(self, bucket.path(path.as_str()));
         loop {
             let chain = self.dir_chain(bucket, path).await?;
             if !self.stands(&chain).await? {
                 return Err(not_found(turn.path()));
             }
-            let _no_new_space = self.space_marks.read().await;
             let mut stage = BatchBuilder::new(self);
-            self.stage_detach(actor, &mut stage, &chain, turn.path())
-                .await?;
+            stage.keep_hold(&hold);
+            self.stage_detach(actor, &mut stage, &chain, path).await?;
             stage.hint(&chain.above()).await?;
             match stage.commit().await? {
-                CommitOutcome::Done => return Ok(()),
+                CommitOutcome::Done => {
+                    self.quotas.forget(CounterScope::Space(chain.last_id()));
+                    return Ok(());
+                }
                 CommitOutcome::Lost => turn.lost().await?,
             }
         }
     }
 
-    /// Takes the last directory of a path out of the tree. The caller keeps others from marking spaces
-    /// until the batch is committed.
+    /// Takes the last directory of a path out of the tree. The batch must keep an exclusive hold on the
+    /// spaces, so that nobody limits a directory in it, or renames a limited one into it.
     ///
     /// # Errors
     /// `Unsupported` as [`Tree::detach_dir`]; errors of the engine.
@@ -84,8 +95,9 @@ impl Tree {
         actor: &Actor<'_>,
         stage: &mut BatchBuilder<'_>,
         chain: &ResolvedPath,
-        path: &str,
+        key: &ObjectKey,
     ) -> Result<(), Error> {
+        let path = &chain.bucket.path(key.as_str());
         let refused = |reason: &str| {
             let message = format!("{path} is not removed in one step: {reason}");
             Err(Error::new(ErrorKind::Unsupported, message))
@@ -96,7 +108,8 @@ impl Tree {
         if chain.versioning() != Versioning::Off {
             return refused("its bucket keeps versions");
         }
-        if self.holds_space(chain).await? {
+        let named = self.spaces.within(&chain.bucket, Some(key));
+        if !named.is_empty() || self.limited.may_be_within(chain.bucket.id, key) {
             return refused("a directory with a quota goes only when it is empty");
         }
         let dir = chain.last();
@@ -107,6 +120,10 @@ impl Tree {
         stage.delete(keys::hint(id));
         stage.forget(dir.key.clone());
         stage.recharge_dir(&above, Some(&dir.record), None);
+        // Its limits were removed, and it still has counters.
+        if dir.record.space.is_some() {
+            stage.drop_space(id).await;
+        }
         let bucket = &chain.bucket;
         let removal = RemovalRecord {
             tenant: bucket.tenant.id,
@@ -119,66 +136,6 @@ impl Tree {
         stage.put(keys::removal(id), removal.to_value());
         let change = bucket.change(ChangeKind::RemoveDir, above.last_id(), id, path);
         stage.log(actor, change).await
-    }
-
-    /// Whether the last directory of a path is a space, or may have one below it. A space whose place
-    /// is not known counts as one below it.
-    async fn holds_space(&self, chain: &ResolvedPath) -> Result<bool, Error> {
-        if chain.last().record.space.is_some() {
-            return Ok(true);
-        }
-        // Those without limits have no quota, but a counter as soon as something is in them.
-        let mut pages = keys::counters(b'S').pages(&**self.kv(), PAGE);
-        while let Some(pairs) = pages.next().await? {
-            for (key, _) in &pairs {
-                let (_, id) = keys::parse_counter(key)?;
-                let quota = CounterScope::Space(EntryId(id)).quota_key();
-                if self.kv().get(&quota).await?.value.is_none()
-                    && !chain.spaces().any(|space| space.0 == id)
-                {
-                    return Ok(true);
-                }
-            }
-        }
-        let mut pages = CounterScope::space_quotas().pages(&**self.kv(), PAGE);
-        while let Some(pairs) = pages.next().await? {
-            for (key, value) in &pairs {
-                let CounterScope::Space(space) = CounterScope::of_quota_key(key)? else {
-                    continue;
-                };
-                let place = QuotaRecord::from_value(key, value)?.place;
-                if self.may_be_below(chain, space, place).await? {
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
-    }
-
-    /// Whether a space may be below the last directory of a path, given where it was once.
-    async fn may_be_below(
-        &self,
-        chain: &ResolvedPath,
-        space: EntryId,
-        place: Option<(EntryId, String)>,
-    ) -> Result<bool, Error> {
-        if chain.spaces().any(|above| above == space) {
-            return Ok(false);
-        }
-        let Some((bucket, path)) = place else {
-            return Ok(true);
-        };
-        // Directories do not move to other buckets.
-        if bucket != chain.bucket.id {
-            return Ok(false);
-        }
-        let path = ObjectKey::new(&path)?;
-        let now = self.dir_chain(&chain.bucket, &path).await?;
-        if now.missing.is_some() || now.last_id() != space {
-            return Ok(true);
-        }
-        let id = chain.last_id();
-        Ok(now.dirs.iter().any(|dir| dir.record.attributes.id == id))
     }
 
     /// Removed directories whose content is not freed yet, at most 1,000 of them.
@@ -203,7 +160,8 @@ impl Tree {
     /// Frees some of what is in a removed directory, in one batch.
     ///
     /// # Errors
-    /// Errors of the engine, and records that do not decode.
+    /// `NotEmpty` for a directory of a named space in it; errors of the engine, and records that do not
+    /// decode.
     pub async fn free_removed(&self, removed: EntryId) -> Result<FreeingStep, Error> {
         let _no_count = self.freeing.lock().await;
         let key = keys::removal(removed);
@@ -212,33 +170,40 @@ impl Tree {
             return Ok(FreeingStep::Done);
         };
         let removal = RemovalRecord::from_value(&key, value)?;
-        let mut open: Vec<OpenDir> = vec![(removed, None)];
         let mut stage = BatchBuilder::new(self);
         stage.same(key.clone(), &read);
-        let scopes = self.scopes_of_removal(&mut stage, &removal).await?;
+        // A space that is dropped meanwhile would get counters again.
+        stage.hold_drops().await;
+        let mut scopes = self.scopes_of_removal(&mut stage, &removal).await?;
+        // Directories on the way down to what is freed.
+        let mut open: Vec<OpenDir> = Vec::new();
         let (pairs, seq) = loop {
-            let Some(&(dir, _)) = open.last() else {
-                return Ok(FreeingStep::Lost);
-            };
-            let range = keys::entries(dir);
-            let page = self.kv().scan(Scan {
-                from: &range.from,
-                to: &range.to,
-                limit: NAMES_PER_BATCH,
-                reverse: false,
-            });
-            let page = page.await?;
+            let dir = open.last().map_or(removed, |dir| dir.id);
+            let page = self.scan_entries(dir, 1).await?;
             let Some((key, value)) = page.pairs.first() else {
                 break (Vec::new(), page.seq);
             };
-            let Entry::Dir(child) = Entry::from_value(key, value)? else {
+            let Entry::Dir(record) = Entry::from_value(key, value)? else {
+                let page = self.scan_entries(dir, NAMES_PER_BATCH).await?;
                 break (page.pairs, page.seq);
             };
+            let id = record.attributes.id;
+            if record.space.is_some() {
+                self.require_no_name(&mut stage, id).await?;
+                // It counts what is in it until it goes.
+                scopes.push(CounterScope::Space(id));
+            }
+            let (key, value) = (key.clone(), Some(value.clone()));
             let read = ReadValue {
-                value: Some(value.clone()),
+                value,
                 seq: page.seq,
             };
-            open.push((child.attributes.id, Some((key.clone(), read))));
+            open.push(OpenDir {
+                id,
+                key,
+                read,
+                record,
+            });
         };
         let mut freed = 0;
         for (key, value) in pairs {
@@ -251,33 +216,31 @@ impl Tree {
             stage.same(key.clone(), &ReadValue { value, seq });
             stage.delete(key);
             freed += 1;
+            if stage.references() >= EXTENTS_PER_BATCH {
+                break;
+            }
         }
         let mut space = None;
         let mut is_done = false;
         if freed == 0 {
             // Nothing is left in the innermost directory.
-            let (id, entry) = match open.pop() {
-                Some((id, Some(entry))) => (id, entry),
-                _ => {
-                    is_done = true;
-                    (removed, (key, read))
+            if let Some(dir) = open.pop() {
+                let own = CounterScope::Space(dir.id);
+                let owner = CounterScope::of_owner((dir.record.attributes.owner, None));
+                let around = scopes.iter().copied().filter(|scope| *scope != own);
+                stage.charge_scopes(around.chain(owner), charge::of_dir(&dir.record), -1);
+                if dir.record.space.is_some() {
+                    stage.drop_space(dir.id).await;
+                    space = Some(own);
                 }
-            };
-            let (key, read) = entry;
-            if !is_done && let Some(value) = &read.value {
-                let record = DirRecord::from_value(&key, value)?;
-                let owner = CounterScope::of_owner((record.attributes.owner, None));
-                let charged = scopes.iter().copied().chain(owner);
-                stage.charge_scopes(charged, charge::of_dir(&record), -1);
-                // A space that was never counted may have been overlooked.
-                if record.space.is_some() {
-                    stage.drop_space(id);
-                    space = Some(CounterScope::Space(id));
-                }
-                stage.same(key.clone(), &read);
+                stage.same(dir.key.clone(), &dir.read);
+                stage.delete(dir.key.clone());
+                stage.vanish(dir.key, dir.id);
+            } else {
+                is_done = true;
+                stage.delete(key.clone());
+                stage.vanish(key, removed);
             }
-            stage.delete(key.clone());
-            stage.vanish(key, id);
             freed = 1;
         }
         match stage.commit().await? {
@@ -291,6 +254,18 @@ impl Tree {
             true => FreeingStep::Done,
             false => FreeingStep::Freed(freed),
         })
+    }
+
+    /// The first entries of a directory.
+    async fn scan_entries(&self, dir: EntryId, limit: usize) -> Result<ScanPage, Error> {
+        let range = keys::entries(dir);
+        let page = self.kv().scan(Scan {
+            from: &range.from,
+            to: &range.to,
+            limit,
+            reverse: false,
+        });
+        page.await
     }
 
     /// A file of a removed directory goes, with older versions if a rebuilt catalog has some.
@@ -322,7 +297,7 @@ impl Tree {
         Ok(())
     }
 
-    /// What counts the content of a removed directory, apart from owners. A bucket that is there has to
+    /// The scopes that count the content of a removed directory, apart from owners. A bucket that is there has to
     /// stay until the batch is committed.
     async fn scopes_of_removal(
         &self,
@@ -358,7 +333,7 @@ fn is_bucket(removal: &RemovalRecord, key: &Bytes, value: Option<&Bytes>) -> Res
         .is_some_and(|record| record.attributes.id == removal.bucket))
 }
 
-/// What counts the content of a removed directory now, apart from owners and spaces. A bucket that is
+/// The scopes that count the content of a removed directory now, apart from owners and spaces. A bucket that is
 /// gone counts nothing.
 pub(super) async fn scopes_of_removal(
     kv: &dyn KvRead,

@@ -4,10 +4,11 @@
 //! moved in one small batch, whatever its size, because its entries refer to its id.
 
 use std::fmt;
+use std::sync::Arc;
 
 use dewar_catalog::record::{
-    ChangeKind, ChangeRecord, DirRecord, Entry, FileRecord, HintStep, Record, VersionRecord,
-    Versioning,
+    ChangeKind, ChangeRecord, CounterScope, DirRecord, Entry, FileRecord, HintStep, QuotaRecord,
+    Record, VersionRecord, Versioning,
 };
 use dewar_catalog::{Actor, keys};
 use dewar_kv::{ReadValue, Scan};
@@ -20,6 +21,7 @@ use super::node::Hierarchy;
 use super::publish::Published;
 use super::resolve::{NameRef, ResolvedName, ResolvedPath, not_found};
 use super::retry::ConflictRetry;
+use super::space_table::SpacesHold;
 use super::versions::Name;
 use super::{Bucket, Tree};
 
@@ -39,7 +41,7 @@ impl fmt::Display for CrossDeviceError {
 
 impl std::error::Error for CrossDeviceError {}
 
-/// What a rename may replace, beside a file by a file.
+/// The entries that a rename may replace, beside a file by a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplaceRule {
     /// Nothing.
@@ -47,14 +49,28 @@ pub enum ReplaceRule {
     Nothing,
     /// An empty directory by a directory, as in POSIX.
     EmptyDirectory,
-    /// Everything: directories with their content as [`Tree::detach_dir`] removes them, and files.
+    /// A file by a directory.
+    File,
+    /// A directory with its content, as [`Tree::detach_dir`] removes it.
+    Directory,
+    /// A file, and a directory with its content.
     Everything,
+}
+
+impl ReplaceRule {
+    fn takes_file(self) -> bool {
+        matches!(self, Self::File | Self::Everything)
+    }
+
+    fn takes_content(self) -> bool {
+        matches!(self, Self::Directory | Self::Everything)
+    }
 }
 
 /// How to rename a directory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RenameOptions {
-    /// What may be replaced at the target.
+    /// The entries that may be replaced at the target.
     pub replaces: ReplaceRule,
     /// Whether missing directories of the target's path are made, as by a key's slashes. Otherwise
     /// the error is `NotFound`.
@@ -86,7 +102,7 @@ impl Tree {
             .await
     }
 
-    /// As [`Tree::rename_file`] in a hierarchy; a directory that has the new name is removed with its
+    /// As [`Tree::rename_file`] in a hierarchy. A directory that has the new name is removed with its
     /// content, in the same batch.
     ///
     /// # Errors
@@ -99,7 +115,7 @@ impl Tree {
         to: NameRef<'_>,
         conditions: (&WriteCondition, &WriteCondition),
     ) -> Result<Published, Error> {
-        let rules = (Hierarchy::Strict, ReplaceRule::Everything);
+        let rules = (Hierarchy::Strict, ReplaceRule::Directory);
         self.rename_over(actor, from, to, conditions, rules).await
     }
 
@@ -115,6 +131,10 @@ impl Tree {
         if from.bucket.id != to.bucket.id {
             return Err(cross_device(&from.path(), turn.path()));
         }
+        let hold = match replaces.takes_content() {
+            true => Some(self.spaces.hold().await),
+            false => None,
+        };
         loop {
             let source = from.resolve(self).await?;
             let Some(file) = source.file().cloned() else {
@@ -135,17 +155,14 @@ impl Tree {
             }
             let mut stage = BatchBuilder::new(self);
             stage.keep_to_quotas();
-            let replaces = replaces == ReplaceRule::Everything;
-            let _no_new_space = match replaces {
-                true => Some(self.space_marks.read().await),
-                false => None,
-            };
-            if hierarchy == Hierarchy::Strict
-                && !(replaces
-                    && self
-                        .replace_dir_by_file(actor, &mut stage, &source, &target)
-                        .await?)
-            {
+            let mut replaced_dir = false;
+            if let Some(hold) = &hold {
+                stage.keep_hold(hold);
+                replaced_dir = self
+                    .replace_dir_by_file(actor, &mut stage, &source, (&target, to.key))
+                    .await?;
+            }
+            if hierarchy == Hierarchy::Strict && !replaced_dir {
                 self.check_file_place(&mut stage, &target).await?;
             }
             let published = stage.move_file(actor, &source, &target, file).await?;
@@ -163,7 +180,7 @@ impl Tree {
         actor: &Actor<'_>,
         stage: &mut BatchBuilder<'_>,
         source: &ResolvedName,
-        target: &ResolvedName,
+        (target, key): (&ResolvedName, &ObjectKey),
     ) -> Result<bool, Error> {
         let mut old = target.chain.clone();
         self.descend(&mut old, &target.name).await?;
@@ -171,7 +188,7 @@ impl Tree {
             return Ok(false);
         }
         refuse_own_directory(&source.chain, &old, &source.path)?;
-        self.stage_detach(actor, stage, &old, &target.path).await?;
+        self.stage_detach(actor, stage, &old, key).await?;
         Ok(true)
     }
 
@@ -195,7 +212,7 @@ impl Tree {
         if from.0.id != to.0.id {
             return Err(cross_device(&path, turn.path()));
         }
-        let hold = self.spaces.hold_for_rename(from.0, from.1).await;
+        let hold = self.hold_for_rename(from, options.replaces).await;
         loop {
             let source = self.dir_chain(from.0, from.1).await?;
             if !self.stands(&source).await? {
@@ -232,14 +249,10 @@ impl Tree {
                 return Err(cross_device(&path, turn.path()));
             }
             let mut stage = BatchBuilder::new(self);
-            let _no_new_space = match options.replaces {
-                ReplaceRule::Everything => Some(self.space_marks.read().await),
-                ReplaceRule::Nothing | ReplaceRule::EmptyDirectory => None,
-            };
             if options.hierarchy == Hierarchy::Strict {
                 let target = self.find_name(to.0, to.1).await?;
                 if let Some(file) = target.file() {
-                    if options.replaces != ReplaceRule::Everything {
+                    if !options.replaces.takes_file() {
                         let message = format!("{} is no directory", turn.path());
                         return Err(Error::new(ErrorKind::NotADirectory, message));
                     }
@@ -254,7 +267,7 @@ impl Tree {
             stage.watch(&old);
             if old.missing.is_none() {
                 refuse_own_directory(&source, &old, &path)?;
-                self.clear_for_rename(actor, &mut stage, &old, turn.path(), options)
+                self.clear_for_rename(actor, &mut stage, &old, to.1, options)
                     .await?;
             }
             stage
@@ -262,11 +275,52 @@ impl Tree {
                 .await?;
             stage.keep_hold(&hold);
             self.stage_renamed_spaces(&mut stage, &hold, from, to.1);
+            self.stage_renamed_limits(&mut stage, from, to.1).await?;
             match stage.commit().await? {
                 CommitOutcome::Done => return Ok(()),
                 CommitOutcome::Lost => turn.lost().await?,
             }
         }
+    }
+
+    /// The hold on the spaces for the rename of a directory.
+    async fn hold_for_rename(
+        &self,
+        (bucket, path): (&Bucket, &ObjectKey),
+        replaces: ReplaceRule,
+    ) -> Arc<SpacesHold> {
+        if replaces.takes_content() {
+            return self.spaces.hold().await;
+        }
+        let hold = self.spaces.hold_shared().await;
+        let inside = self.limited.within(bucket.id, path);
+        if inside.is_empty() && self.spaces.within(bucket, Some(path)).is_empty() {
+            return hold;
+        }
+        drop(hold);
+        self.spaces.hold().await
+    }
+
+    /// The quota records of limited directories get their new places.
+    async fn stage_renamed_limits(
+        &self,
+        stage: &mut BatchBuilder<'_>,
+        (bucket, from): (&Bucket, &ObjectKey),
+        to: &ObjectKey,
+    ) -> Result<(), Error> {
+        for (id, path) in self.limited.within(bucket.id, from) {
+            let key = CounterScope::Space(id).quota_key();
+            let read = self.kv().get(&key).await?;
+            // The directory may be removed just now.
+            let Some(value) = &read.value else { continue };
+            let mut record = QuotaRecord::from_value(&key, value)?;
+            let rest = path.get(from.as_str().len()..).unwrap_or_default();
+            record.place = Some((bucket.id, format!("{to}{rest}")));
+            stage.same(key.clone(), &read);
+            stage.put(key, record.to_value());
+            stage.changes_limits(id);
+        }
+        Ok(())
     }
 
     /// Makes sure that the directory at a rename's target may be replaced.
@@ -275,11 +329,12 @@ impl Tree {
         actor: &Actor<'_>,
         stage: &mut BatchBuilder<'_>,
         old: &ResolvedPath,
-        path: &str,
+        key: &ObjectKey,
         options: RenameOptions,
     ) -> Result<(), Error> {
+        let path = old.bucket.path(key.as_str());
         let dir = &old.last().record;
-        if !dir.implicit && options.replaces == ReplaceRule::Nothing {
+        if !dir.implicit && matches!(options.replaces, ReplaceRule::Nothing | ReplaceRule::File) {
             return Err(Error::new(
                 ErrorKind::AlreadyExists,
                 format!("{path} exists"),
@@ -287,8 +342,8 @@ impl Tree {
         }
         let id = dir.attributes.id;
         let empty = dir.space.is_none() && self.purge_empty(id, PrunePolicy::Implicit).await?;
-        if !empty && options.replaces == ReplaceRule::Everything {
-            return self.stage_detach(actor, stage, old, path).await;
+        if !empty && options.replaces.takes_content() {
+            return self.stage_detach(actor, stage, old, key).await;
         }
         if !empty {
             return Err(Error::new(
@@ -499,7 +554,7 @@ fn hides_versions(target: &ResolvedName) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-/// What is in a directory cannot take its place.
+/// An entry cannot take the place of a directory that it is in.
 fn refuse_own_directory(
     source: &ResolvedPath,
     old: &ResolvedPath,

@@ -6,6 +6,8 @@
 //! content of the snapshot and the counter in the same snapshot. Changes made meanwhile are in
 //! neither, so the sum is exact. After a crash, the count is done again.
 
+use std::sync::Arc;
+
 use dewar_catalog::record::{ChangeKind, Counter, CounterScope, DirRecord, Record, VersionRecord};
 use dewar_catalog::{Actor, Quota, Usage, keys};
 use dewar_kv::KvRead;
@@ -16,6 +18,7 @@ use super::named_space::marked_with;
 use super::removal::all_removals;
 use super::resolve::{ResolvedPath, not_found};
 use super::retry::ConflictRetry;
+use super::space_table::SpacesHold;
 use super::walk::{Walk, WalkStep};
 use super::{Bucket, Tree, charge};
 
@@ -35,8 +38,20 @@ impl Tree {
         path: &ObjectKey,
         quota: Quota,
     ) -> Result<EntryId, Error> {
-        let _no_removal = self.space_marks.write().await;
+        let hold = self.spaces.hold().await;
+        self.mark_held(actor, (bucket, path), quota, &hold).await
+    }
+
+    /// As [`Tree::mark_space`], with an exclusive hold.
+    pub(super) async fn mark_held(
+        &self,
+        actor: &Actor<'_>,
+        (bucket, path): (&Bucket, &ObjectKey),
+        quota: Quota,
+        hold: &Arc<SpacesHold>,
+    ) -> Result<EntryId, Error> {
         self.remark(actor, bucket, Some(path), |record, stage| {
+            stage.keep_hold(hold);
             record.implicit = false;
             record.space = Some(marked_with(record.space.as_ref(), quota));
             let id = record.attributes.id;
@@ -45,27 +60,9 @@ impl Tree {
         .await
     }
 
-    /// Removes the mark of a space and its counters.
-    ///
-    /// # Errors
-    /// `NotFound`; `Conflict`; errors of the engine.
-    pub async fn unmark_space(
-        &self,
-        actor: &Actor<'_>,
-        bucket: &Bucket,
-        path: &ObjectKey,
-    ) -> Result<(), Error> {
-        self.remark(actor, bucket, Some(path), |record, stage| {
-            record.space = None;
-            stage.drop_space(record.attributes.id);
-        })
-        .await?;
-        Ok(())
-    }
-
     /// Searches the whole bucket for a space with limits and records its path. Use it for a space
-    /// that is not at its recorded path, because it or a directory above it was renamed. `None`
-    /// when the space does not exist.
+    /// that is not at its recorded path, because a release before did not note a rename. `None` when
+    /// the space does not exist; its record goes.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -74,7 +71,9 @@ impl Tree {
         bucket: &Bucket,
         id: EntryId,
     ) -> Result<Option<ObjectKey>, Error> {
+        let key = CounterScope::Space(id).quota_key();
         let kv = self.kv().snapshot();
+        let before = kv.get(&key).await?;
         let mut walk = Walk::new(kv.as_ref(), bucket.id, PAGE);
         while let Some(step) = walk.next().await? {
             let WalkStep::Dir(path, dir) = step else {
@@ -85,17 +84,27 @@ impl Tree {
                 continue;
             }
             let path = ObjectKey::new(path.trim_end_matches('/'))?;
-            let key = CounterScope::Space(id).quota_key();
+            let hold = self.spaces.hold().await;
+            let chain = self.dir_chain(bucket, &path).await?;
             let noted = self.kv().get(&key).await?;
-            if noted.value.is_some() {
+            // It may have been renamed meanwhile.
+            if noted.value.is_some() && chain.parent() == Some(id) {
                 let mut stage = BatchBuilder::new(self);
+                stage.keep_hold(&hold);
+                stage.watch(&chain);
                 stage.same(key, &noted);
                 Self::renote_space(&mut stage, id, (bucket.id, &path));
-                // Lost to whoever limits it anew, and notes where it is.
+                // Lost to another change of the directory, which notes its place.
                 stage.commit().await?;
             }
             return Ok(Some(path));
         }
+        // The directory is gone, so nothing is limited any more.
+        let mut stage = BatchBuilder::new(self);
+        stage.same(key.clone(), &before);
+        stage.delete(key);
+        stage.changes_limits(id);
+        stage.commit().await?;
         Ok(None)
     }
 

@@ -88,7 +88,10 @@ impl Store {
             let version = item.version.map(|version| version.to_string());
             let etags = item.condition.if_match.iter().map(|etag| match etag {
                 ETagMatch::Any => "*".to_owned(),
-                ETagMatch::Is(value) => format!("\"{value}\""),
+                ETagMatch::Is(value) => match value.strip_prefix("W/") {
+                    Some(weak) => format!("W/\"{weak}\""),
+                    None => format!("\"{value}\""),
+                },
             });
             let etags = etags.collect::<Vec<_>>().join(", ");
             let if_match = (!etags.is_empty()).then_some(etags);

@@ -94,7 +94,7 @@ pub struct QuotaReport {
 pub struct QuotaState {
     /// The limits.
     pub quota: Quota,
-    /// What they count.
+    /// The usage that they limit.
     pub usage: Usage,
     /// The name of the innermost space around the path. A limited directory in it may have limits of
     /// its own, and these are reported.

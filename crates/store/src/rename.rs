@@ -204,16 +204,20 @@ impl Inner {
         target: &ObjectKey,
     ) -> Result<ReplaceRule> {
         let old = self.tree.find_node(bucket, target).await?;
-        if old.directory().is_some() {
+        let (directory, file) = (old.directory().is_some(), old.file().is_some());
+        if directory {
             self.authorize_tree_removal(caller, bucket, target)?;
         }
-        if old.file().is_some() {
+        if file {
             let (named, details) = (Some(target.as_str()), self.details());
             self.authorize_in_bucket(caller, Action::DeleteObject, bucket, named, &details)?;
         }
-        Ok(match old.directory().is_some() || old.file().is_some() {
-            true => ReplaceRule::Everything,
-            false => ReplaceRule::Nothing,
+        // Something else may have the name by the time of the rename.
+        Ok(match (directory, file) {
+            (true, true) => ReplaceRule::Everything,
+            (true, false) => ReplaceRule::Directory,
+            (false, true) => ReplaceRule::File,
+            (false, false) => ReplaceRule::Nothing,
         })
     }
 

@@ -1,10 +1,11 @@
 //! The background work of a store: that of its disks, and the workers that need names.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_env::worker::{PauseGate, WorkOutcome, Worker, WorkerRegistry};
+use dewar_env::worker::{PauseGate, WorkOutcome, Worker, WorkerRegistry, WorkerStatus};
 use dewar_namespace::FreeingStep;
-use dewar_types::{BlobId, Result};
+use dewar_types::{BlobId, EntryId, Result};
 
 use crate::key_rotation::RewrapWorker;
 use crate::lifecycle::LifecycleWorker;
@@ -22,7 +23,7 @@ pub fn start(store: &Store, first_new: BlobId) -> WorkerRegistry {
     let mut workers = WorkerRegistry::new(inner.env.clone());
     inner.disks.start_workers(&mut workers, first_new);
     add(&mut workers, inner, DirectoryWorker);
-    add(&mut workers, inner, RemovalWorker);
+    add(&mut workers, inner, RemovalWorker::new);
     add(&mut workers, inner, LifecycleWorker::new);
     add(&mut workers, inner, QuotaCountWorker);
     add(&mut workers, inner, RewrapWorker);
@@ -50,22 +51,68 @@ impl Worker for DirectoryWorker {
     }
 }
 
+/// Steps of one removal that lose in a row before a warning. Nothing but the worker changes a removed
+/// directory, so a step loses seldom.
+const LOST_STEPS_WARNED: u32 = 10;
+
 /// Frees the content of directories that were removed in one step.
-struct RemovalWorker(SharedStore);
+struct RemovalWorker {
+    store: SharedStore,
+    /// Steps that lost in a row, by removal.
+    lost: BTreeMap<EntryId, u32>,
+    pending: Option<u64>,
+}
+
+impl RemovalWorker {
+    fn new(store: SharedStore) -> Self {
+        Self {
+            store,
+            lost: BTreeMap::new(),
+            pending: None,
+        }
+    }
+
+    /// A step of a removal lost.
+    fn count_lost(&mut self, dir: EntryId) {
+        let lost = self.lost.entry(dir).or_default();
+        *lost = lost.saturating_add(1);
+        if *lost == LOST_STEPS_WARNED {
+            tracing::warn!(
+                directory = %dir,
+                steps = *lost,
+                "the content of a removed directory is not freed: its records may be damaged"
+            );
+        }
+    }
+}
 
 impl Worker for RemovalWorker {
     const NAME: &'static str = "removed-directories";
 
     async fn work(&mut self, gate: &PauseGate) -> Result<WorkOutcome> {
-        let tree = &self.0.tree;
+        let tree = Arc::clone(&self.store.tree);
         let mut failure = None;
         let mut outcome = WorkOutcome::Idle;
-        for dir in tree.removed_dirs().await? {
+        let removed = tree.removed_dirs().await?;
+        let mut left = removed.len() as u64;
+        self.lost.retain(|dir, _| removed.contains(dir));
+        for dir in removed {
+            self.pending = Some(left);
             loop {
                 gate.pass().await;
                 match tree.free_removed(dir).await {
-                    Ok(FreeingStep::Freed(_)) => outcome = WorkOutcome::Progress,
-                    Ok(FreeingStep::Done | FreeingStep::Lost) => break,
+                    Ok(FreeingStep::Freed(_)) => {
+                        self.lost.remove(&dir);
+                        outcome = WorkOutcome::Progress;
+                    }
+                    Ok(FreeingStep::Done) => {
+                        left = left.saturating_sub(1);
+                        break;
+                    }
+                    Ok(FreeingStep::Lost) => {
+                        self.count_lost(dir);
+                        break;
+                    }
                     // The others do not wait for one whose records are damaged.
                     Err(error) => {
                         failure = Some(error);
@@ -74,6 +121,13 @@ impl Worker for RemovalWorker {
                 }
             }
         }
+        self.pending = Some(left);
         failure.map_or(Ok(outcome), Err)
+    }
+
+    fn status(&self) -> WorkerStatus {
+        WorkerStatus {
+            pending: self.pending,
+        }
     }
 }

@@ -18,6 +18,8 @@ pub(super) struct ModelBucket {
     pub(super) dirs: BTreeSet<String>,
     /// Roots of spaces.
     pub(super) spaces: BTreeSet<String>,
+    /// Those of them that have limits.
+    pub(super) limited: BTreeSet<String>,
     pub(super) uploads: BTreeMap<(String, UploadId), BTreeMap<u16, ModelPart>>,
 }
 
@@ -58,6 +60,7 @@ impl ModelBucket {
         self.files.retain(|key, _| !key.starts_with(dir));
         self.dirs.retain(|inner| !inner.starts_with(dir));
         self.spaces.retain(|inner| !inner.starts_with(dir));
+        self.limited.retain(|inner| !inner.starts_with(dir));
     }
 
     /// What a page of a listing shows, by the definition.

@@ -67,7 +67,7 @@ pub(super) enum Op {
     MarkSpace {
         bucket: usize,
         path: String,
-        mark: bool,
+        limit: bool,
     },
     CreateUpload {
         bucket: usize,
@@ -186,7 +186,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         3 => (b(), path()).prop_map(|(bucket, path)| Op::RemoveDir { bucket, path }),
         3 => (b(), path()).prop_map(|(bucket, path)| Op::DetachDir { bucket, path }),
         3 => (1usize..4).prop_map(|steps| Op::Free { steps }),
-        2 => (b(), path(), proptest::bool::weighted(0.7)).prop_map(|(bucket, path, mark)| Op::MarkSpace { bucket, path, mark }),
+        2 => (b(), path(), proptest::bool::weighted(0.6)).prop_map(|(bucket, path, limit)| Op::MarkSpace { bucket, path, limit }),
         2 => (b(), path()).prop_map(|(bucket, key)| Op::CreateUpload { bucket, key }),
         9 => (any::<usize>(), 1u16..5, shape()).prop_map(|(upload, number, shape)| Op::PutPart { upload, number, shape }),
         2 => (any::<usize>(), 1u16..5, (b(), path()), (0u64..50, 1u64..50)).prop_map(|(upload, number, from, cut)| Op::CopyPart { upload, number, from, cut }),
@@ -513,6 +513,7 @@ impl World {
                 if expected.is_ok() {
                     model.dirs.remove(&dir);
                     model.spaces.remove(&dir);
+                    model.limited.remove(&dir);
                 }
             }
             Op::DetachDir { bucket, path } => {
@@ -522,21 +523,14 @@ impl World {
                     .await;
                 let result = kind(result);
                 let dir = dir_of(&path);
-                let spaces = self.models.iter().any(|model| !model.spaces.is_empty());
                 let model = &mut self.models[bucket];
-                if !model.visible(&dir) {
-                    assert_eq!(result, Err(ErrorKind::NotFound), "{note}");
-                } else if model.spaces.contains(&dir) {
-                    assert_eq!(result, Err(ErrorKind::Unsupported), "{note}");
-                } else if result == Ok(()) {
-                    let mut inside = model.spaces.iter();
-                    let full = inside.any(|it| it.starts_with(&dir) && model.occupied(it));
-                    assert!(!full, "{note}");
-                } else if result != Ok(()) {
-                    // A space elsewhere, of whose place nothing is known.
-                    assert_eq!(result, Err(ErrorKind::Unsupported), "{note}");
-                    assert!(spaces, "{note}");
-                }
+                let limited = model.limited.iter().any(|it| it.starts_with(&dir));
+                let expected = match (model.visible(&dir), limited) {
+                    (false, _) => Err(ErrorKind::NotFound),
+                    (true, true) => Err(ErrorKind::Unsupported),
+                    (true, false) => Ok(()),
+                };
+                assert_eq!(result, expected, "{note}");
                 if result.is_ok() {
                     model.remove_all(&dir);
                 }
@@ -548,7 +542,11 @@ impl World {
                     self.tree.free_removed(dir).await.expect("frees");
                 }
             }
-            Op::MarkSpace { bucket, path, mark } => self.mark(&note, bucket, &path, mark).await,
+            Op::MarkSpace {
+                bucket,
+                path,
+                limit,
+            } => self.mark(&note, bucket, &path, limit).await,
             Op::CreateUpload { bucket, key: k } => {
                 let record = self
                     .tree
@@ -773,7 +771,6 @@ impl World {
             .tree
             .rename_dir(&ALICE, (b, &key(from)), (b, &key(to)), options)
             .await;
-        let spaces = self.models.iter().any(|model| !model.spaces.is_empty());
         let model = &mut self.models[bucket];
         let (old, new) = (dir_of(from), dir_of(to));
         let above = |path: &str, own: bool| -> Vec<String> {
@@ -796,16 +793,8 @@ impl World {
             Err(ErrorKind::InvalidArgument)
         } else if model.dirs.contains(&new) && options.replaces == ReplaceRule::Nothing {
             Err(ErrorKind::AlreadyExists)
-        } else if options.replaces == ReplaceRule::Everything && model.spaces.contains(&new) {
-            Err(ErrorKind::Unsupported)
-        } else if options.replaces == ReplaceRule::Everything && model.occupied(&new) {
-            // A space in it, or one of whose place nothing is known.
-            let mut inside = model.spaces.iter();
-            let full = inside.any(|it| it.starts_with(&new) && model.occupied(it));
-            let refused = result
-                .as_ref()
-                .is_err_and(|error| error.kind() == ErrorKind::Unsupported);
-            match full || (refused && spaces) {
+        } else if options.replaces == ReplaceRule::Everything && model.visible(&new) {
+            match model.limited.iter().any(|it| it.starts_with(&new)) {
                 true => Err(ErrorKind::Unsupported),
                 false => Ok(()),
             }
@@ -835,9 +824,13 @@ impl World {
             .into_iter()
             .map(moved)
             .collect();
+        model.limited = std::mem::take(&mut model.limited)
+            .into_iter()
+            .map(moved)
+            .collect();
     }
 
-    async fn mark(&mut self, note: &str, bucket: usize, path: &str, mark: bool) {
+    async fn mark(&mut self, note: &str, bucket: usize, path: &str, limit: bool) {
         let b = &self.buckets[bucket];
         let model = &mut self.models[bucket];
         let dir = dir_of(path);
@@ -846,36 +839,35 @@ impl World {
         } else {
             Err(ErrorKind::NotFound)
         };
-        if mark {
-            let result = self
-                .tree
-                .mark_space(&ALICE, b, &key(path), Quota::default())
-                .await;
-            assert_eq!(kind(result).map(drop), expected, "{note}");
-            if expected.is_ok() {
-                let usage = self.tree.count_space(b, &key(path)).await.expect("counts");
-                let below: Vec<_> = model
-                    .files
-                    .iter()
-                    .filter(|(k, _)| k.starts_with(&dir))
-                    .collect();
-                let dirs = model.dirs.iter();
-                let dirs = dirs.filter(|inner| inner.starts_with(&dir) && **inner != dir);
-                // Uploads that began while it was a space before still count; the audit says which.
-                let least = below.len() + dirs.count();
-                let most = least + model.uploads.len();
-                let removed = self.tree.removed_dirs().await.expect("reads");
-                // What was removed from it and is not freed yet counts as well.
-                let most = if removed.is_empty() { most } else { usize::MAX };
-                let counted = least as u64..=most as u64;
-                assert!(counted.contains(&usage.objects), "{note}");
-                model.dirs.insert(dir.clone());
-                model.spaces.insert(dir);
-            }
-        } else {
-            let result = self.tree.unmark_space(&ALICE, b, &key(path)).await;
-            assert_eq!(kind(result), expected, "{note}");
-            model.spaces.remove(&dir);
+        let quota = Quota {
+            max_objects: limit.then_some(1 << 40),
+            ..Quota::default()
+        };
+        let result = self.tree.mark_space(&ALICE, b, &key(path), quota).await;
+        assert_eq!(kind(result).map(drop), expected, "{note}");
+        if expected.is_ok() {
+            let usage = self.tree.count_space(b, &key(path)).await.expect("counts");
+            let below: Vec<_> = model
+                .files
+                .iter()
+                .filter(|(k, _)| k.starts_with(&dir))
+                .collect();
+            let dirs = model.dirs.iter();
+            let dirs = dirs.filter(|inner| inner.starts_with(&dir) && **inner != dir);
+            // Uploads that began while it was a space before still count; the audit says which.
+            let least = below.len() + dirs.count();
+            let most = least + model.uploads.len();
+            let removed = self.tree.removed_dirs().await.expect("reads");
+            // What was removed from it and is not freed yet counts as well.
+            let most = if removed.is_empty() { most } else { usize::MAX };
+            let counted = least as u64..=most as u64;
+            assert!(counted.contains(&usage.objects), "{note}");
+            model.dirs.insert(dir.clone());
+            match limit {
+                true => model.limited.insert(dir.clone()),
+                false => model.limited.remove(&dir),
+            };
+            model.spaces.insert(dir);
         }
     }
 

@@ -210,7 +210,7 @@ async fn a_space_takes_what_fits_wherever_it_goes() {
     let found = tree.space(&bucket, &key("t")).await.unwrap();
     assert_eq!(found, Some((id, bytes(20))));
     let set = tree.catalog().all_quotas().await.unwrap();
-    assert_eq!(set[0].place, Some((bucket.id, key("s"))));
+    assert_eq!(set[0].place, Some((bucket.id, key("t"))));
     assert_sound(&tree).await;
 }
 

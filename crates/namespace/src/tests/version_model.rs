@@ -280,6 +280,8 @@ impl World {
             Err(ErrorKind::NotFound)
         } else if new.starts_with(&old) && new != old {
             Err(ErrorKind::InvalidArgument)
+        } else if old.starts_with(&new) && new != old {
+            Err(ErrorKind::InvalidArgument)
         } else if new != old && held(&new) {
             Err(ErrorKind::NotEmpty)
         } else {

@@ -1,7 +1,7 @@
 //! Copying and removing directories with their content.
 //!
-//! A directory is removed in one step where that is possible. Otherwise both verbs walk it depth first, page by page, and hold no more than a page for each
-//! directory on the way down. Each name is authorized and changed by itself, so they are not atomic.
+//! A directory is removed in one step where that is possible. Otherwise both verbs walk it depth first,
+//! page by page, and hold no more than a page for each directory on the way down. Each name is authorized and changed by itself, so they are not atomic.
 //! A verb that was interrupted, or had failures, is repeated: removing goes on with what is left, and
 //! copying without `overwrite` reports the names that exist already.
 
@@ -183,15 +183,16 @@ impl Store {
     /// Removes a directory with all that is in it. The caller needs the right to list the directory, and
     /// to delete each name.
     ///
-    /// It goes in one step, and a worker frees its content. Names go one by one where that is not
-    /// possible: if a policy tells names in the bucket apart or the caller may delete only a part, in a
-    /// bucket that keeps versions, where delete markers hide the files, or that has object lock, and
-    /// above a directory with a quota.
+    /// It goes in one step, and a worker frees its content. In some cases the names go one by one. One
+    /// case is a policy that tells names in the bucket apart, or lets the caller delete only a part.
+    /// Others are a bucket that has object lock or keeps versions, and a directory with a quota at or
+    /// below the path. Delete markers hide the files in a bucket that keeps versions.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`], [`ErrorKind::Denied`],
     /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::NotEmpty`] if a space is at or below it;
-    /// [`ErrorKind::Busy`] when the caller removes or copies as many directories as it may. Names that could not be removed are in the report.
+    /// [`ErrorKind::Busy`] when the caller removes or copies as many directories as it may. Names that
+    /// could not be removed are in the report.
     pub async fn remove_tree(&self, caller: &Caller, directory: &ObjectRef) -> Result<TreeReport> {
         if self.detach_tree(caller, directory).await? {
             return Ok(TreeReport {
