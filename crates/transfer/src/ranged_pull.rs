@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
@@ -25,7 +25,8 @@ use crate::request_headers::{add_range, header_value};
 
 /// One block of the file.
 pub(crate) struct FileBlock {
-    pub(crate) pieces: Vec<Bytes>,
+    /// Its bytes in one buffer, however small the pieces were in which they came.
+    pub(crate) bytes: Bytes,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
 }
@@ -136,7 +137,9 @@ impl BlockRequest {
             _ => return Err(session.refused(&Method::GET, answer).await),
         }
         let RemoteAnswer { mut body, url, .. } = answer;
-        let (mut pieces, mut missing) = (Vec::new(), self.last - self.first + 1);
+        let mut missing = self.last - self.first + 1;
+        // A source may send chunks of one byte. Kept as they come, they would take many times the memory.
+        let mut content = BytesMut::with_capacity(usize::try_from(missing).unwrap_or_default());
         let mut limit = times.first_byte;
         while missing > 0 {
             let next = in_time(limit, &url, "nothing came", body.next()).await?;
@@ -152,10 +155,10 @@ impl BlockRequest {
             };
             missing = left;
             session.progress.count(len, 0);
-            pieces.push(bytes);
+            content.extend_from_slice(&bytes);
         }
         let block = FileBlock {
-            pieces,
+            bytes: content.freeze(),
             local: body.connection.local,
             remote: body.connection.remote,
         };
