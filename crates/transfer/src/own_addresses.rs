@@ -63,7 +63,7 @@ impl Resolver for RemoteAllowList {
 }
 
 /// Whether an address belongs to this machine: the kernel would connect to it from itself. Nothing is sent.
-fn is_local(ip: IpAddr) -> bool {
+pub(crate) fn is_local(ip: IpAddr) -> bool {
     if ip.is_loopback() || ip.is_unspecified() {
         return true;
     }

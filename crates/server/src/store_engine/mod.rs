@@ -454,7 +454,7 @@ fn webdav_front(engine: &StoreEngine, addresses: &[SocketAddr]) -> Arc<WebDav> {
         public_urls,
     };
     let trusted = Arc::clone(&engine.trusted);
-    let client = transfers::client(&config.transfer, engine.env.clone(), addresses, trusted);
+    let client = transfers::client(config, engine.env.clone(), addresses, trusted);
     let front = WebDav::new(engine.engine.store().clone(), engine.env.clone(), webdav);
     Arc::new(front.with_copies(ThirdPartyCopies {
         client: Arc::new(client),
