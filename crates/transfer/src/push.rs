@@ -123,8 +123,12 @@ impl Push<'_> {
     /// Digests that are compared and not known yet.
     fn missing_digests(&self) -> AlgorithmSet {
         let named = self.request.options.expected.iter().map(Digest::algorithm);
-        let etag = self.request.target.is_presigned().then_some(Algorithm::Md5);
-        let all = named.chain(etag);
+        // Adler-32 is what most targets answer.
+        let of_target = match self.request.target.is_presigned() {
+            true => Algorithm::Md5,
+            false => Algorithm::Adler32,
+        };
+        let all = named.chain([of_target]);
         all.filter(|algorithm| self.digests.get(*algorithm).is_none())
             .fold(AlgorithmSet::EMPTY, AlgorithmSet::with)
     }
@@ -143,16 +147,11 @@ impl Push<'_> {
         let answer = self.put().await?;
         let status = answer.status;
         if !matches!(status.as_u16(), 200 | 201 | 204) {
-            let known = status == StatusCode::PRECONDITION_FAILED;
             let failure = self.session.refused(&Method::PUT, answer).await;
-            return Err(match known {
-                // Without the condition, it refuses the digest of what came.
-                true if self.request.options.overwrite => {
-                    TransferFailure::new(FailureCause::DigestOnWire, failure)
-                }
-                true => TransferFailure::new(FailureCause::RemoteExists, &self.request.target),
-                false => failure,
-            });
+            return match status == StatusCode::PRECONDITION_FAILED {
+                true => self.precondition_failed(failure).await,
+                false => Err(failure),
+            };
         }
         let of_s3 = self.request.target.is_presigned();
         let mut answered = answered_digests(&answer.headers);
@@ -172,6 +171,38 @@ impl Push<'_> {
             matches: self.digests.verify(digest),
         }));
         Ok(self.outcome(verdicts, status))
+    }
+
+    /// The meaning of a 412: the target exists, or it refuses the digest of what came.
+    async fn precondition_failed(
+        &mut self,
+        failure: TransferFailure,
+    ) -> Result<TransferOutcome, TransferFailure> {
+        if self.request.options.overwrite {
+            return Err(TransferFailure::new(FailureCause::DigestOnWire, failure));
+        }
+        let exists = || TransferFailure::new(FailureCause::RemoteExists, &self.request.target);
+        if !self.has_head() {
+            return Err(exists());
+        }
+        let answer = self.head(true).await?;
+        match answer.status.as_u16() {
+            // An earlier attempt, whose answer was lost, may have written it.
+            200 | 202..=204 if self.sent => match self.is_this_file(&answer) {
+                Some(verdicts) => Ok(self.outcome(verdicts, answer.status)),
+                None => Err(exists()),
+            },
+            404 | 410 => Err(TransferFailure::new(FailureCause::DigestOnWire, failure)),
+            _ => Err(exists()),
+        }
+    }
+
+    /// The digests that show that the target is the file that was sent, if they do.
+    fn is_this_file(&self, answer: &RemoteAnswer) -> Option<Vec<DigestVerdict>> {
+        let same_size = content_length(&answer.headers) == Some(self.file.info.size);
+        let verdicts = self.compare(&answered_digests(&answer.headers)).ok()?;
+        let same = verdicts.iter().any(|verdict| verdict.matches == Some(true));
+        (same && same_size).then_some(verdicts)
     }
 
     fn outcome(&self, digests: Vec<DigestVerdict>, status: StatusCode) -> TransferOutcome {
