@@ -108,7 +108,10 @@ impl Trust for SystemTrust {
             match self.0.client().await {
                 Ok(config) => Some(config),
                 Err(error) => {
-                    tracing::debug!(error, "third-party copies go without TLS");
+                    tracing::debug!(
+                        error,
+                        "root:// copies go without TLS, and https copies fail"
+                    );
                     None
                 }
             }
