@@ -64,8 +64,9 @@ pub(super) fn running(view: Option<TransferView>, work: CopyWork, clock: Arc<dyn
         let mut copy = copy?;
         let text = tokio::select! {
             biased;
-            result = &mut copy.work => return Some((Ok(last_line(&result)), None)),
+            // The first marker is due at once, so each answer has one.
             _ = copy.pauses.tick() => copy.marker(),
+            result = &mut copy.work => return Some((Ok(last_line(&result)), None)),
         };
         Some((Ok(text), Some(copy)))
     });
