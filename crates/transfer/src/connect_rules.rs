@@ -5,10 +5,10 @@
 //! is made, after its name was resolved, and again after each redirect. An address that
 //! embeds an IPv4 address is judged by that one too.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use crate::allow_list::{AllowList, is_public};
-use crate::own_addresses::{OwnAddresses, is_local};
+use crate::own_addresses::{OwnAddresses, embedded, is_local};
 
 /// Ports of hosts that no rule names.
 pub const PORTS: [u16; 4] = [443, 1094, 2880, 8443];
@@ -75,7 +75,7 @@ impl ConnectRules {
         found: &[SocketAddr],
     ) -> Result<Vec<SocketAddr>, Refusal> {
         // A name that leads here is refused as a whole: its other addresses may lead here tomorrow.
-        if found.iter().any(|address| self.is_own(*address)) {
+        if found.iter().any(|address| self.own.contain(*address)) {
             return Err("it is this server itself");
         }
         let admitted = |address: &&SocketAddr| self.admits(host, **address);
@@ -84,12 +84,6 @@ impl ConnectRules {
             true => Err("the address or the port is not among those allowed"),
             false => Ok(admitted),
         }
-    }
-
-    fn is_own(&self, address: SocketAddr) -> bool {
-        let forms = [Some(address.ip()), embedded(address.ip())];
-        let mut forms = forms.into_iter().flatten();
-        forms.any(|ip| self.own.contain(SocketAddr::new(ip, address.port())))
     }
 
     fn admits(&self, host: &str, address: SocketAddr) -> bool {
@@ -105,23 +99,6 @@ impl ConnectRules {
                 rules.any(|rule| rule.admits(host, port, ip))
             })
     }
-}
-
-/// The IPv4 address that an IPv6 address leads to: IPv4-mapped and IPv4-compatible (RFC 4291), NAT64
-/// (RFC 6052), 6to4 (RFC 3056), and the client of Teredo (RFC 4380).
-fn embedded(address: IpAddr) -> Option<IpAddr> {
-    let IpAddr::V6(ip) = address else {
-        return None;
-    };
-    let v4 = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
-    let found = match ip.segments() {
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] if ip > Ipv6Addr::LOCALHOST => v4(high, low),
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => v4(high, low),
-        [0x2002, high, low, ..] => v4(high, low),
-        [0x2001, 0, .., high, low] => v4(!high, !low),
-        _ => return None,
-    };
-    Some(found.into())
 }
 
 #[cfg(test)]

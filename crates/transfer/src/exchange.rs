@@ -125,6 +125,21 @@ impl<'a> RemoteSession<'a> {
         own: &HeaderMap,
         limit: Duration,
     ) -> Result<RemoteAnswer, TransferFailure> {
+        let times = self.client.config.times;
+        // Each request and each connection has its own limit. Those of redirects must not add up.
+        let all = limit + times.resolve + times.connect;
+        let url = self.url;
+        let asking = self.ask_anywhere(method, own, limit);
+        in_time(all, url, "no answer, over all redirects,", asking).await?
+    }
+
+    /// Asks where the last ranges came from, and else at the URL of the copy.
+    async fn ask_anywhere(
+        &mut self,
+        method: &Method,
+        own: &HeaderMap,
+        limit: Duration,
+    ) -> Result<RemoteAnswer, TransferFailure> {
         if let Some(settled) = self.settled.take() {
             // A URL that a redirect gave may be for one request only.
             match self.ask_from(settled, method, own, limit).await {

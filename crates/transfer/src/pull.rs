@@ -122,9 +122,14 @@ impl Pull<'_> {
             let resumes = |file: &PartialFile| is_same_version(&file.source, described);
             self.file = self.file.take().filter(resumes);
         }
-        let status = match self.streams() {
-            1 => self.fetch_stream().await?,
-            streams => match self.fetch_ranges(streams).await? {
+        let streams = self.streams();
+        let memory = match streams {
+            1 => None,
+            streams => self.client.blocks.take(streams),
+        };
+        let status = match memory {
+            None => self.fetch_stream().await?,
+            Some(_held) => match self.fetch_ranges(streams).await? {
                 true => StatusCode::PARTIAL_CONTENT,
                 false => self.fetch_stream().await?,
             },
@@ -352,8 +357,8 @@ impl Pull<'_> {
         Ok(())
     }
 
-    /// Fetches the file, or the rest of it, in ranges over several connections. `false` if the source
-    /// refuses ranges; then nothing came.
+    /// Fetches the file, or the rest of it, in ranges over several connections. Returns `false`, and keeps no
+    /// byte, if the source answers no ranges.
     async fn fetch_ranges(&mut self, streams: usize) -> Result<bool, TransferFailure> {
         if self.file.is_none() {
             self.begin(self.described.clone()).await?;
@@ -487,6 +492,10 @@ impl PartialFile {
             return changed("another range than the one asked for came");
         }
         let mut part = description(&answer.headers, of_s3);
+        let tag_only = self.source.etag.is_some() && self.source.digests.is_empty();
+        if tag_only && part.etag.is_none() {
+            return changed("it has no entity tag any more");
+        }
         // The length of a part is not that of the file.
         part.size = None;
         match is_compatible(&part, &self.source) {

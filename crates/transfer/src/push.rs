@@ -50,6 +50,7 @@ impl TransferClient {
             session: RemoteSession::new(self, url, headers, progress),
             digests: file.info.digests,
             sent: false,
+            arrived: None,
             expects: true,
             flow: FlowMarker::new(self, Direction::Push, request.options.scitag, progress),
         };
@@ -68,6 +69,8 @@ struct Push<'a> {
     digests: DigestSet,
     /// Data was sent, so the target may be our own.
     sent: bool,
+    /// The answer to a PUT that took the whole file, until the verification shows that it is not there.
+    arrived: Option<StatusCode>,
     /// The target knows `Expect`, as far as is known.
     expects: bool,
     flow: FlowMarker,
@@ -138,31 +141,45 @@ impl Push<'_> {
     }
 
     async fn attempt(&mut self) -> Result<TransferOutcome, TransferFailure> {
-        if !self.request.options.overwrite
-            && self.has_head()
-            && let Some(done) = self.look_before().await?
-        {
-            return Ok(done);
-        }
-        let answer = self.put().await?;
-        let status = answer.status;
-        if !matches!(status.as_u16(), 200 | 201 | 204) {
-            let failure = self.session.refused(&Method::PUT, answer).await;
-            return match status == StatusCode::PRECONDITION_FAILED {
-                true => self.precondition_failed(failure).await,
-                false => Err(failure),
-            };
-        }
-        let of_s3 = self.request.target.is_presigned();
-        let mut answered = answered_digests(&answer.headers);
-        if of_s3 {
-            answered.extend(s3_digests(&answer.headers));
-        }
+        let (status, answered) = match self.arrived {
+            // Only its verification failed.
+            Some(status) => (status, Vec::new()),
+            None => {
+                if !self.request.options.overwrite
+                    && self.has_head()
+                    && let Some(done) = self.look_before().await?
+                {
+                    return Ok(done);
+                }
+                let answer = self.put().await?;
+                let status = answer.status;
+                if !matches!(status.as_u16(), 200 | 201 | 204) {
+                    let failure = self.session.refused(&Method::PUT, answer).await;
+                    return match status == StatusCode::PRECONDITION_FAILED {
+                        true => self.precondition_failed(failure).await,
+                        false => Err(failure),
+                    };
+                }
+                let mut answered = answered_digests(&answer.headers);
+                if self.request.target.is_presigned() {
+                    answered.extend(s3_digests(&answer.headers));
+                }
+                (status, answered)
+            }
+        };
         let mut verdicts = self.compare(&answered)?;
-        drop(answer);
         let compared = verdicts.iter().any(|verdict| verdict.matches == Some(true));
         if !compared && self.has_head() {
-            verdicts = self.look_after().await?;
+            let looked = self.look_after().await;
+            // What arrived otherwise, or not at all, is sent again.
+            let missed = looked.as_ref().err().map(TransferFailure::cause);
+            self.arrived = match missed {
+                Some(
+                    FailureCause::Length | FailureCause::DigestOnWire | FailureCause::Protocol,
+                ) => None,
+                _ => Some(status),
+            };
+            verdicts = looked?;
         }
         let named = self.request.options.expected.iter();
         verdicts.extend(named.map(|digest| DigestVerdict {

@@ -123,7 +123,7 @@ fn write_all(mut files: RotatedFiles, work: &Receiver<Message>, lost: &AtomicU64
         let line = match message {
             Message::Line(line) => line,
             Message::Flush(done) => {
-                // Whoever asked may have gone.
+                // The one who asked may have gone.
                 let _ = done.try_send(());
                 continue;
             }

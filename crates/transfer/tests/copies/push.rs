@@ -531,3 +531,23 @@ async fn a_file_without_a_known_digest_is_verified() {
         assert!(puts(&peer)[0].whole);
     }
 }
+
+#[tokio::test]
+async fn a_verification_that_fails_sends_nothing_again() {
+    let fixture = Fixture::new().await;
+    let bytes = content(100_000, 21);
+    fixture.put("file", &bytes).await;
+    let digest = digest_header(&bytes);
+    let peer = Peer::new(move |number, request| match request.method.as_str() {
+        "PUT" => take("201 Created", ""),
+        _ if number < 4 => vec![text(
+            "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n",
+        )],
+        _ => head(100_000, &digest),
+    });
+    let peer = peer.await;
+    let outcome = fixture.push(&push_to(&peer.url("/x"))).await;
+    let outcome = outcome.expect("pushed");
+    assert_eq!((outcome.attempts, outcome.status), (2, 201));
+    assert_eq!(peer.methods(), ["PUT", "HEAD", "HEAD", "HEAD", "HEAD"]);
+}
