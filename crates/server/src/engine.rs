@@ -79,6 +79,9 @@ pub trait ServedStore: Sized + Send + Sync + 'static {
     /// A macaroon for all that `user` may do, valid for as long as macaroons can be.
     async fn macaroon(&self, user: &str) -> Result<Secret, AdminError>;
 
+    /// Ends requests that take long and whose clients can be told so. The front stops soon.
+    fn end_long_requests(&self) {}
+
     /// Finishes background work and closes the disks. Every front has stopped before. Acknowledged
     /// writes are durable whether or not this is called.
     async fn close(&self);

@@ -84,6 +84,18 @@ impl AllowRule {
             }
     }
 
+    /// Whether this rule is for this host alone.
+    pub(crate) fn names(&self, host: &str, port: u16) -> bool {
+        self.admits_port(port)
+            && match &self.hosts {
+                Hosts::Name(name) => host == *name,
+                Hosts::Network(network) => host
+                    .parse()
+                    .is_ok_and(|address: IpAddr| network.contains(address)),
+                Hosts::Any | Hosts::Domain(_) => false,
+            }
+    }
+
     /// Whether a name may be looked up at all for this rule.
     pub(crate) fn may_admit(&self, host: &str, port: u16) -> bool {
         self.admits_port(port)

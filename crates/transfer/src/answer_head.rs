@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use dewar_checksum::{Algorithm, Digest};
-use dewar_http_front::{answered_digests, parse_http_date};
+use dewar_http_front::answered_digests;
 use http::header::{
-    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RETRY_AFTER,
-    TRANSFER_ENCODING,
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, RETRY_AFTER, TRANSFER_ENCODING,
 };
 use http::{HeaderMap, HeaderName};
 
@@ -118,7 +117,6 @@ pub(crate) fn description(headers: &HeaderMap, of_s3: bool) -> SourceDescription
         etag: strong_etag(headers),
         digests,
         content_type: text(headers, CONTENT_TYPE).map(str::to_owned),
-        modified: text(headers, LAST_MODIFIED).and_then(parse_http_date),
     }
 }
 

@@ -14,6 +14,7 @@ use rustls::ClientConfig;
 use crate::connect_rules::ConnectRules;
 use crate::name_resolver::NameResolver;
 use crate::pace::Pace;
+use crate::ranged_pull::BlockMemory;
 use crate::request::SourceDescription;
 
 /// Trust in certificates when this server is the client.
@@ -126,11 +127,12 @@ pub trait PullTarget: Send + Sync {
 }
 
 /// The client of all transfers of a process. [`TransferClient::pull`] and [`TransferClient::push`] do one transfer
-/// each. A transfer ends without a trace when its future is dropped.
+/// each. A transfer ends when its future is dropped. A push may leave a part at the other side.
 pub struct TransferClient {
     pub(crate) config: TransferConfig,
     pub(crate) env: Env,
     pub(crate) resolver: NameResolver,
+    pub(crate) blocks: BlockMemory,
 }
 
 impl TransferClient {
@@ -141,6 +143,7 @@ impl TransferClient {
             config,
             env,
             resolver: NameResolver::default(),
+            blocks: BlockMemory::default(),
         }
     }
 }

@@ -5,10 +5,10 @@
 //! is made, after its name was resolved, and again after each redirect. An address that
 //! embeds an IPv4 address is judged by that one too.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use crate::allow_list::{AllowList, is_public};
-use crate::own_addresses::OwnAddresses;
+use crate::own_addresses::{OwnAddresses, embedded, is_local};
 
 /// Ports of hosts that no rule names.
 pub const PORTS: [u16; 4] = [443, 1094, 2880, 8443];
@@ -25,6 +25,9 @@ pub struct ConnectRules {
     pub ports: Vec<u16>,
     /// The addresses on which this process listens. No rule allows them.
     pub own: OwnAddresses,
+    /// The names by which clients know this service, in lower case, such as the hosts of its public URLs. A
+    /// rule must name such a host itself.
+    pub own_hosts: Vec<String>,
 }
 
 impl Default for ConnectRules {
@@ -34,6 +37,7 @@ impl Default for ConnectRules {
             public: true,
             ports: PORTS.to_vec(),
             own: OwnAddresses::default(),
+            own_hosts: Vec::new(),
         }
     }
 }
@@ -48,6 +52,12 @@ impl ConnectRules {
     /// # Errors
     /// Why it is refused.
     pub(crate) fn judge_host(&self, host: &str, port: u16) -> Result<(), Refusal> {
+        let mut rules = self.allow.0.iter();
+        // It may lead to a balancer before this server, whose address is not one of this machine.
+        if self.own_hosts.iter().any(|own| own == host) && !rules.any(|rule| rule.names(host, port))
+        {
+            return Err("it is this server itself");
+        }
         let listed = self.public && self.ports.contains(&port);
         match listed || self.allow.0.iter().any(|rule| rule.may_admit(host, port)) {
             true => Ok(()),
@@ -65,7 +75,7 @@ impl ConnectRules {
         found: &[SocketAddr],
     ) -> Result<Vec<SocketAddr>, Refusal> {
         // A name that leads here is refused as a whole: its other addresses may lead here tomorrow.
-        if found.iter().any(|address| self.is_own(*address)) {
+        if found.iter().any(|address| self.own.contain(*address)) {
             return Err("it is this server itself");
         }
         let admitted = |address: &&SocketAddr| self.admits(host, **address);
@@ -76,40 +86,19 @@ impl ConnectRules {
         }
     }
 
-    fn is_own(&self, address: SocketAddr) -> bool {
-        let forms = [Some(address.ip()), embedded(address.ip())];
-        let mut forms = forms.into_iter().flatten();
-        forms.any(|ip| self.own.contain(SocketAddr::new(ip, address.port())))
-    }
-
     fn admits(&self, host: &str, address: SocketAddr) -> bool {
         let (ip, port) = (address.ip().to_canonical(), address.port());
+        let forms = [Some(ip), embedded(ip)];
+        // Other services of this machine listen on its public address, too.
+        let is_here = || forms.into_iter().flatten().any(is_local);
         let listed = self.public && self.ports.contains(&port) && is_public(ip);
         // A rule for an IPv4 network also admits what is translated to it.
-        let forms = [Some(ip), embedded(ip)];
-        listed
+        listed && !is_here()
             || forms.into_iter().flatten().any(|ip| {
                 let mut rules = self.allow.0.iter();
                 rules.any(|rule| rule.admits(host, port, ip))
             })
     }
-}
-
-/// The IPv4 address that an IPv6 address leads to: IPv4-mapped and IPv4-compatible (RFC 4291), NAT64
-/// (RFC 6052), 6to4 (RFC 3056), and the client of Teredo (RFC 4380).
-fn embedded(address: IpAddr) -> Option<IpAddr> {
-    let IpAddr::V6(ip) = address else {
-        return None;
-    };
-    let v4 = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
-    let found = match ip.segments() {
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] if ip > Ipv6Addr::LOCALHOST => v4(high, low),
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => v4(high, low),
-        [0x2002, high, low, ..] => v4(high, low),
-        [0x2001, 0, .., high, low] => v4(!high, !low),
-        _ => return None,
-    };
-    Some(found.into())
 }
 
 #[cfg(test)]
@@ -227,6 +216,34 @@ mod tests {
         }
         for outside in ["11.0.0.1:80", "127.0.0.1:1094", "[fe80::1]:1094"] {
             assert!(!judge(&site, outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn other_services_of_this_machine_need_a_rule() {
+        // It may have no address of the public network: then its own names remain.
+        let probe = std::net::UdpSocket::bind("0.0.0.0:0").expect("bound");
+        if probe.connect("198.51.100.1:9").is_ok() {
+            let ip = probe.local_addr().expect("bound").ip();
+            let here = format!("{ip}:1094");
+            assert!(!judge(&rules(&[], &["0.0.0.0:8443"]), &here));
+            let named = rules(&[&ip.to_string()], &["0.0.0.0:8443"]);
+            assert!(judge(&named, &here));
+            assert!(!judge(&named, &format!("{ip}:8443")));
+        }
+        for (allow, admitted) in [
+            (&[][..], false),
+            (&["*"], false),
+            (&["*.example"], false),
+            (&["10.0.0.0/8"], false),
+            (&["host.example"], true),
+        ] {
+            let rules = ConnectRules {
+                own_hosts: vec!["host.example".to_owned()],
+                ..rules(allow, &[])
+            };
+            assert_eq!(judge(&rules, "8.8.8.8:1094"), admitted, "{allow:?}");
+            assert!(rules.judge_host("other.example", 1094).is_ok());
         }
     }
 

@@ -43,7 +43,7 @@ impl ConnectionDriver {
             if let Some(connection) = &mut self.0
                 && connection.as_mut().poll(context).is_ready()
             {
-                // What went wrong is what the user sees.
+                // The user sees its error.
                 self.0 = None;
             }
             user.as_mut().poll(context)

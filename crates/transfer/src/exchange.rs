@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dewar_sigv4::decode_percent;
 use http::header::{CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
@@ -119,6 +120,21 @@ impl<'a> RemoteSession<'a> {
     /// # Errors
     /// Those of connecting, redirects and deadlines. An answer of any other status is no error here.
     pub(crate) async fn ask(
+        &mut self,
+        method: &Method,
+        own: &HeaderMap,
+        limit: Duration,
+    ) -> Result<RemoteAnswer, TransferFailure> {
+        let times = self.client.config.times;
+        // Each request and each connection has its own limit. Those of redirects must not add up.
+        let all = limit + times.resolve + times.connect;
+        let url = self.url;
+        let asking = self.ask_anywhere(method, own, limit);
+        in_time(all, url, "no answer, over all redirects,", asking).await?
+    }
+
+    /// Asks where the last ranges came from, and else at the URL of the copy.
+    async fn ask_anywhere(
         &mut self,
         method: &Method,
         own: &HeaderMap,
@@ -274,6 +290,7 @@ impl<'a> RemoteSession<'a> {
         if plain && *method != Method::HEAD {
             let (text, whole) = body.rest().await;
             let text = String::from_utf8_lossy(&text);
+            let text = without_values(&text, self.headers, [self.url, &url]);
             let text: String = text.trim().chars().take(EXPLANATION_CHARS_MAX).collect();
             if !text.is_empty() {
                 detail = format!("{detail}: {text}");
@@ -302,6 +319,41 @@ impl<'a> RemoteSession<'a> {
             self.keep(answer.body);
         }
     }
+}
+
+/// Shortest word of a header or value of a query that is taken for a secret. Shorter ones are words such as
+/// `Bearer`.
+const SECRET_BYTES_MIN: usize = 8;
+
+/// An explanation of the other side without what it was told in confidence: values of headers, the words in them,
+/// and values of queries.
+fn without_values(text: &str, headers: &ForwardedHeaders, urls: [&TransferUrl; 2]) -> String {
+    let mut secrets = Vec::new();
+    for value in headers.values() {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let words = value.split([' ', ',', ';', '=', ':', '"']);
+        secrets.extend(words.map(str::to_owned));
+        secrets.push(value);
+    }
+    for url in urls {
+        let query = url.request_target().query().unwrap_or_default();
+        for pair in query.split('&') {
+            let value = pair.split_once('=').map_or(pair, |(_, value)| value);
+            // Servers show it as it was sent, or decoded.
+            let decoded = decode_percent(value).unwrap_or_default();
+            let decoded = String::from_utf8_lossy(&decoded);
+            secrets.extend(decoded.split([' ', '+']).map(str::to_owned));
+            secrets.extend([value.to_owned(), decoded.into_owned()]);
+        }
+    }
+    secrets.retain(|secret| secret.len() >= SECRET_BYTES_MIN);
+    // The longer ones first, since they contain the others.
+    secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
+    let mut text = text.to_owned();
+    for secret in secrets {
+        text = text.replace(&secret, "...");
+    }
+    text
 }
 
 /// Whether another URL may answer better. A failed condition or range is an answer.

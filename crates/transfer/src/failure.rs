@@ -382,7 +382,7 @@ fn cleaned(detail: &str, lasting: bool) -> String {
         c if c.is_whitespace() || c.is_control() => ' ',
         _ => '?',
     };
-    // What is cut off later need not be looked at, but a secret must not begin before the cut.
+    // The rest is cut off anyway. A secret must not begin before the cut.
     let detail: String = detail.chars().take(4096).map(printable).collect();
     let mut words: Vec<String> = Vec::new();
     let mut secret_follows = false;

@@ -19,7 +19,7 @@ use crate::progress::TransferProgress;
 use crate::request::Direction;
 
 /// Valid SciTags: six bits of activity below those of the experiment.
-const SCITAGS: std::ops::RangeInclusive<u16> = 65..=65535;
+pub const SCITAGS: std::ops::RangeInclusive<u16> = 65..=65535;
 
 const TIME: StaticFormatDescription =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]+00:00");

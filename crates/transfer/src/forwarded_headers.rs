@@ -83,6 +83,13 @@ impl ForwardedHeaders {
         Ok(headers)
     }
 
+    /// Whether a request for a copy names headers for the other side.
+    #[must_use]
+    pub fn are_in(request: &HeaderMap) -> bool {
+        let mut names = request.keys().map(HeaderName::as_str);
+        names.any(|name| name.starts_with(PREFIX) || name == COPY_HEADER)
+    }
+
     /// Adds one more header, such as `ArchiveMetadata` of a push.
     ///
     /// # Errors
@@ -114,10 +121,9 @@ impl ForwardedHeaders {
         self.0.contains_key(name)
     }
 
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// The values, which may be secrets.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &HeaderValue> {
+        self.0.values()
     }
 
     /// Adds those that a request to this URL may have to `to`. A presigned URL is a credential by itself,

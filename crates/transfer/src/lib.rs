@@ -45,6 +45,7 @@ pub use client::{PullTarget, TransferClient, TransferConfig, TransferTimes, Trus
 pub use client_info::ClientInfo;
 pub use connect_rules::{ConnectRules, PORTS};
 pub use failure::{FAILURE_TEXT_BYTES_MAX, FailureCause, TransferFailure, fuzz_failure_text};
+pub use firefly::SCITAGS;
 pub use forwarded_headers::{
     FORWARDED_BYTES_MAX, FORWARDED_HEADERS_MAX, ForwardedHeaders, ForwardedHeadersError,
 };

@@ -12,6 +12,15 @@ pub(crate) const ADDRESSES_TRIED_MAX: usize = 4;
 /// Threads that resolve names at the same time.
 pub(crate) const RESOLVERS_MAX: usize = 16;
 
+/// The longest wait of a lookup for one of these threads.
+pub(crate) const RESOLVER_WAIT_TIME: Duration = Duration::from_secs(60);
+
+/// Names that are looked up or known at the same time.
+pub(crate) const NAMES_MAX: usize = 4096;
+
+/// Time for which the addresses of a name are known. They are judged for each connection.
+pub(crate) const RESOLVED_TIME: Duration = Duration::from_secs(5);
+
 /// Headers of an answer.
 pub(crate) const ANSWER_HEADERS_MAX: usize = 100;
 
@@ -36,8 +45,12 @@ pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// A file must have this size before it is pulled over several connections.
 pub(crate) const STREAMS_BYTES_MIN: u64 = 32 << 20;
 
-/// Bytes that a pull over several connections asks for and holds at the same time.
+/// Bytes that a pull over at most eight connections asks for and holds at the same time. Each further connection
+/// adds [`BLOCK_BYTES_MIN`].
 pub(crate) const STREAMS_BUFFER_BYTES: u64 = 8 << 20;
+
+/// Bytes that all pulls over several connections hold at the same time.
+pub(crate) const STREAMS_BYTES_TOTAL: u64 = 128 << 20;
 
 /// Smallest range of a pull over several connections.
 pub(crate) const BLOCK_BYTES_MIN: u64 = 1 << 20;

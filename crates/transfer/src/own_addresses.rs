@@ -25,10 +25,15 @@ impl OwnAddresses {
 
     /// Whether a connection to this address would reach this process.
     pub(crate) fn contain(&self, address: SocketAddr) -> bool {
-        let ip = address.ip().to_canonical();
+        let forms = [Some(address.ip()), embedded(address.ip())];
+        let mut forms = forms.into_iter().flatten();
+        forms.any(|ip| self.contain_form(ip.to_canonical(), address.port()))
+    }
+
+    fn contain_form(&self, ip: IpAddr, port: u16) -> bool {
         self.0.iter().any(|listener| {
             let own = listener.ip().to_canonical();
-            listener.port() == address.port()
+            listener.port() == port
                 && (own == ip || (own.is_unspecified() || ip.is_unspecified()) && is_local(ip))
         })
     }
@@ -63,7 +68,7 @@ impl Resolver for RemoteAllowList {
 }
 
 /// Whether an address belongs to this machine: the kernel would connect to it from itself. Nothing is sent.
-fn is_local(ip: IpAddr) -> bool {
+pub(crate) fn is_local(ip: IpAddr) -> bool {
     if ip.is_loopback() || ip.is_unspecified() {
         return true;
     }
@@ -77,6 +82,23 @@ fn is_local(ip: IpAddr) -> bool {
         socket.local_addr()
     });
     from.is_ok_and(|from| from.ip() == ip)
+}
+
+/// The IPv4 address that an IPv6 address leads to: IPv4-mapped and IPv4-compatible (RFC 4291), NAT64
+/// (RFC 6052), 6to4 (RFC 3056), and the client of Teredo (RFC 4380).
+pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(ip) = address else {
+        return None;
+    };
+    let v4 = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+    let found = match ip.segments() {
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] if ip > Ipv6Addr::LOCALHOST => v4(high, low),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => v4(high, low),
+        [0x2002, high, low, ..] => v4(high, low),
+        [0x2001, 0, .., high, low] => v4(!high, !low),
+        _ => return None,
+    };
+    Some(found.into())
 }
 
 #[cfg(test)]
@@ -107,13 +129,16 @@ mod tests {
         for listener in ["127.0.0.1:1094", "0.0.0.0:1094", "[::]:1094"] {
             assert!(here(listener, "127.0.0.1:1094"), "{listener}");
             assert!(here(listener, "[::ffff:127.0.0.1]:1094"), "{listener}");
+            // Through NAT64 and 6to4.
+            assert!(here(listener, "[64:ff9b::7f00:1]:1094"), "{listener}");
+            assert!(here(listener, "[2002:7f00:1::]:1094"), "{listener}");
             assert!(!here(listener, "127.0.0.1:1095"), "{listener}");
             assert!(!here(listener, "192.0.2.1:1094"), "{listener}");
         }
         assert!(here("127.0.0.1:1094", "0.0.0.0:1094"));
         assert!(here("0.0.0.0:1094", "127.0.1.1:1094") && here("[::]:1094", "[::1]:1094"));
         assert!(!here("127.0.0.1:1094", "127.0.0.2:1094"));
-        // Whatever address it has beside those, it is known by it.
+        // It is known by each of its other addresses, too.
         let probe = UdpSocket::bind("0.0.0.0:0").expect("bound");
         if probe.connect("198.51.100.1:9").is_ok() {
             let ip = probe.local_addr().expect("bound").ip();

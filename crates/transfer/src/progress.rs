@@ -19,6 +19,7 @@ pub struct TransferProgress {
     /// Microseconds from the start to the first byte; `UNKNOWN` before.
     first_byte: AtomicU64,
     position: AtomicU64,
+    written: AtomicU64,
     moved: AtomicU64,
     size: AtomicU64,
     attempts: AtomicU32,
@@ -40,6 +41,7 @@ impl TransferProgress {
             begun: Instant::now(),
             first_byte: AtomicU64::new(UNKNOWN),
             position: AtomicU64::new(0),
+            written: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             size: AtomicU64::new(UNKNOWN),
             attempts: AtomicU32::new(0),
@@ -58,6 +60,11 @@ impl TransferProgress {
     #[must_use]
     pub fn moved(&self) -> u64 {
         self.moved.load(Relaxed)
+    }
+
+    /// Bytes of the file that the present attempt has, which is fewer again after it began from zero.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Relaxed)
     }
 
     /// The size of the file, if it is known.
@@ -105,6 +112,9 @@ impl TransferProgress {
     pub fn count(&self, bytes: u64, position: u64) {
         self.moved.fetch_add(bytes, Relaxed);
         self.position.fetch_max(position, Relaxed);
+        if position > 0 {
+            self.written.store(position, Relaxed);
+        }
         if bytes > 0 && self.first_byte.load(Relaxed) == UNKNOWN {
             let micros = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(0);
             self.first_byte.store(micros, Relaxed);
@@ -154,6 +164,7 @@ mod tests {
         progress.count(4, 4);
         progress.set_size(0);
         assert_eq!((progress.bytes(), progress.moved()), (10, 14));
+        assert_eq!(progress.written(), 4);
         assert_eq!(progress.size(), Some(0));
         assert_eq!(progress.first_byte(), Some(Duration::from_secs(2)));
         assert_eq!(progress.elapsed(), Duration::from_secs(4));

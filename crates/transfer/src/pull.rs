@@ -31,7 +31,8 @@ use crate::url::TransferUrl;
 
 impl TransferClient {
     /// Copies a file from another server to here. It returns when the file is durable and visible, or nothing of
-    /// it is left. If the future is dropped before the commit, nothing is left.
+    /// it is left. If the future is dropped before the commit, nothing is left. During the commit, the file may
+    /// become visible.
     ///
     /// # Errors
     /// [`TransferFailure`]: of the last attempt.
@@ -110,37 +111,47 @@ impl Pull<'_> {
     }
 
     async fn attempt(&mut self) -> Result<TransferOutcome, TransferFailure> {
-        let of_s3 = self.request.source.is_presigned();
         // Without a tag, only a digest says whether what came is part of the same file.
         let tagged = self
             .file
             .as_ref()
             .is_some_and(|file| file.source.etag.is_some());
-        let asks = !self.request.options.no_head && !of_s3 && !self.head_stalled;
-        if asks && !tagged {
-            match self.describe().await {
-                Err(failure) if failure.cause() == FailureCause::Stall => {
-                    tracing::debug!(url = %self.request.source, %failure, "a pull goes without HEAD");
-                    self.head_stalled = true;
-                    self.described = SourceDescription::default();
-                }
-                described => described?,
-            }
+        if self.asks_head() && !tagged {
+            self.describe_in_time().await?;
             let described = &self.described;
             let resumes = |file: &PartialFile| is_same_version(&file.source, described);
             self.file = self.file.take().filter(resumes);
         }
-        let status = match self.streams() {
-            1 => self.fetch_stream().await?,
-            streams => match self.fetch_ranges(streams).await? {
+        let streams = self.streams();
+        let memory = match streams {
+            1 => None,
+            streams => self.client.blocks.take(streams),
+        };
+        let status = match memory {
+            None => self.fetch_stream().await?,
+            Some(_held) => match self.fetch_ranges(streams).await? {
                 true => StatusCode::PARTIAL_CONTENT,
-                false => {
-                    self.ranges_refused = true;
-                    self.fetch_stream().await?
-                }
+                false => self.fetch_stream().await?,
             },
         };
         self.commit(status).await
+    }
+
+    fn asks_head(&self) -> bool {
+        !self.request.options.no_head && !self.request.source.is_presigned() && !self.head_stalled
+    }
+
+    /// The same as [`Pull::describe`], except that a source which does not answer in time is not asked again.
+    async fn describe_in_time(&mut self) -> Result<(), TransferFailure> {
+        match self.describe().await {
+            Err(failure) if failure.cause() == FailureCause::Stall => {
+                tracing::debug!(url = %self.request.source, %failure, "a pull goes without HEAD");
+                self.head_stalled = true;
+                self.described = SourceDescription::default();
+                Ok(())
+            }
+            described => described,
+        }
     }
 
     /// Asks for size, entity tag and digest. A source that does not answer HEAD may answer GET.
@@ -270,6 +281,7 @@ impl Pull<'_> {
             StatusCode::OK => {
                 // All of it comes: it is another version, or the source knows no ranges.
                 self.file = None;
+                self.describe_again(&answer.headers, of_s3).await?;
                 let source = self.source_of(&answer, of_s3)?;
                 self.check_named(&source)?;
                 self.begin(source).await?;
@@ -282,6 +294,23 @@ impl Pull<'_> {
             _ => return Err(self.session.refused(&Method::GET, answer).await),
         }
         Ok(answer)
+    }
+
+    /// Asks for HEAD once more if it is of another version than an answer to GET that has no digest. Without that,
+    /// nothing would be compared with what comes.
+    async fn describe_again(
+        &mut self,
+        headers: &HeaderMap,
+        of_s3: bool,
+    ) -> Result<(), TransferFailure> {
+        let source = description(headers, of_s3);
+        let lost = source.digests.is_empty()
+            && !self.described.digests.is_empty()
+            && !is_compatible(&source, &self.described);
+        match lost && self.asks_head() {
+            true => self.describe_in_time().await,
+            false => Ok(()),
+        }
     }
 
     /// The file of an answer to GET, with what HEAD said of the same version.
@@ -328,8 +357,8 @@ impl Pull<'_> {
         Ok(())
     }
 
-    /// Fetches the file, or the rest of it, in ranges over several connections. `false` if the source
-    /// refuses ranges; then nothing came.
+    /// Fetches the file, or the rest of it, in ranges over several connections. Returns `false`, and keeps no
+    /// byte, if the source answers no ranges.
     async fn fetch_ranges(&mut self, streams: usize) -> Result<bool, TransferFailure> {
         if self.file.is_none() {
             self.begin(self.described.clone()).await?;
@@ -351,14 +380,14 @@ impl Pull<'_> {
                 break Ok(false);
             };
             self.flow.begin(block.local, block.remote);
-            for bytes in block.pieces {
-                file.write_counted(bytes, progress).await?;
-            }
+            file.write_counted(block.bytes, progress).await?;
         };
         drop(source);
         let changed = |failure: &TransferFailure| failure.cause() == FailureCause::SourceChanged;
         if matches!(&outcome, Ok(false)) || outcome.as_ref().is_err_and(changed) {
             self.file = None;
+            // Some servers give each answer another entity tag: one answer has one.
+            self.ranges_refused = true;
         }
         outcome
     }
@@ -463,6 +492,10 @@ impl PartialFile {
             return changed("another range than the one asked for came");
         }
         let mut part = description(&answer.headers, of_s3);
+        let tag_only = self.source.etag.is_some() && self.source.digests.is_empty();
+        if tag_only && part.etag.is_none() {
+            return changed("it has no entity tag any more");
+        }
         // The length of a part is not that of the file.
         part.size = None;
         match is_compatible(&part, &self.source) {

@@ -50,6 +50,7 @@ impl TransferClient {
             session: RemoteSession::new(self, url, headers, progress),
             digests: file.info.digests,
             sent: false,
+            arrived: None,
             expects: true,
             flow: FlowMarker::new(self, Direction::Push, request.options.scitag, progress),
         };
@@ -68,6 +69,8 @@ struct Push<'a> {
     digests: DigestSet,
     /// Data was sent, so the target may be our own.
     sent: bool,
+    /// The answer to a PUT that took the whole file, until the verification shows that it is not there.
+    arrived: Option<StatusCode>,
     /// The target knows `Expect`, as far as is known.
     expects: bool,
     flow: FlowMarker,
@@ -123,8 +126,12 @@ impl Push<'_> {
     /// Digests that are compared and not known yet.
     fn missing_digests(&self) -> AlgorithmSet {
         let named = self.request.options.expected.iter().map(Digest::algorithm);
-        let etag = self.request.target.is_presigned().then_some(Algorithm::Md5);
-        let all = named.chain(etag);
+        // Adler-32 is what most targets answer.
+        let of_target = match self.request.target.is_presigned() {
+            true => Algorithm::Md5,
+            false => Algorithm::Adler32,
+        };
+        let all = named.chain([of_target]);
         all.filter(|algorithm| self.digests.get(*algorithm).is_none())
             .fold(AlgorithmSet::EMPTY, AlgorithmSet::with)
     }
@@ -134,36 +141,45 @@ impl Push<'_> {
     }
 
     async fn attempt(&mut self) -> Result<TransferOutcome, TransferFailure> {
-        if !self.request.options.overwrite
-            && self.has_head()
-            && let Some(done) = self.look_before().await?
-        {
-            return Ok(done);
-        }
-        let answer = self.put().await?;
-        let status = answer.status;
-        if !matches!(status.as_u16(), 200 | 201 | 204) {
-            let known = status == StatusCode::PRECONDITION_FAILED;
-            let failure = self.session.refused(&Method::PUT, answer).await;
-            return Err(match known {
-                // Without the condition, it refuses the digest of what came.
-                true if self.request.options.overwrite => {
-                    TransferFailure::new(FailureCause::DigestOnWire, failure)
+        let (status, answered) = match self.arrived {
+            // Only its verification failed.
+            Some(status) => (status, Vec::new()),
+            None => {
+                if !self.request.options.overwrite
+                    && self.has_head()
+                    && let Some(done) = self.look_before().await?
+                {
+                    return Ok(done);
                 }
-                true => TransferFailure::new(FailureCause::RemoteExists, &self.request.target),
-                false => failure,
-            });
-        }
-        let of_s3 = self.request.target.is_presigned();
-        let mut answered = answered_digests(&answer.headers);
-        if of_s3 {
-            answered.extend(s3_digests(&answer.headers));
-        }
+                let answer = self.put().await?;
+                let status = answer.status;
+                if !matches!(status.as_u16(), 200 | 201 | 204) {
+                    let failure = self.session.refused(&Method::PUT, answer).await;
+                    return match status == StatusCode::PRECONDITION_FAILED {
+                        true => self.precondition_failed(failure).await,
+                        false => Err(failure),
+                    };
+                }
+                let mut answered = answered_digests(&answer.headers);
+                if self.request.target.is_presigned() {
+                    answered.extend(s3_digests(&answer.headers));
+                }
+                (status, answered)
+            }
+        };
         let mut verdicts = self.compare(&answered)?;
-        drop(answer);
         let compared = verdicts.iter().any(|verdict| verdict.matches == Some(true));
         if !compared && self.has_head() {
-            verdicts = self.look_after().await?;
+            let looked = self.look_after().await;
+            // What arrived otherwise, or not at all, is sent again.
+            let missed = looked.as_ref().err().map(TransferFailure::cause);
+            self.arrived = match missed {
+                Some(
+                    FailureCause::Length | FailureCause::DigestOnWire | FailureCause::Protocol,
+                ) => None,
+                _ => Some(status),
+            };
+            verdicts = looked?;
         }
         let named = self.request.options.expected.iter();
         verdicts.extend(named.map(|digest| DigestVerdict {
@@ -172,6 +188,38 @@ impl Push<'_> {
             matches: self.digests.verify(digest),
         }));
         Ok(self.outcome(verdicts, status))
+    }
+
+    /// The meaning of a 412: the target exists, or it refuses the digest of what came.
+    async fn precondition_failed(
+        &mut self,
+        failure: TransferFailure,
+    ) -> Result<TransferOutcome, TransferFailure> {
+        if self.request.options.overwrite {
+            return Err(TransferFailure::new(FailureCause::DigestOnWire, failure));
+        }
+        let exists = || TransferFailure::new(FailureCause::RemoteExists, &self.request.target);
+        if !self.has_head() {
+            return Err(exists());
+        }
+        let answer = self.head(true).await?;
+        match answer.status.as_u16() {
+            // An earlier attempt, whose answer was lost, may have written it.
+            200 | 202..=204 if self.sent => match self.is_this_file(&answer) {
+                Some(verdicts) => Ok(self.outcome(verdicts, answer.status)),
+                None => Err(exists()),
+            },
+            404 | 410 => Err(TransferFailure::new(FailureCause::DigestOnWire, failure)),
+            _ => Err(exists()),
+        }
+    }
+
+    /// The digests that show that the target is the file that was sent, if they do.
+    fn is_this_file(&self, answer: &RemoteAnswer) -> Option<Vec<DigestVerdict>> {
+        let same_size = content_length(&answer.headers) == Some(self.file.info.size);
+        let verdicts = self.compare(&answered_digests(&answer.headers)).ok()?;
+        let same = verdicts.iter().any(|verdict| verdict.matches == Some(true));
+        (same && same_size).then_some(verdicts)
     }
 
     fn outcome(&self, digests: Vec<DigestVerdict>, status: StatusCode) -> TransferOutcome {

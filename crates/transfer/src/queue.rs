@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_auth::fair_share::ShareOwner;
 use dewar_auth::{Caller, UserKind};
 use parking_lot::Mutex;
 use thiserror::Error;
@@ -74,26 +73,18 @@ impl QueueShare {
                     Some(group) => format!("issuer {provider} {group}").into(),
                     None => format!("issuer {provider}").into(),
                 },
-                user: format!("{subject}@{provider}").into(),
+                user: format!("subject {subject}@{provider}").into(),
             },
-            UserKind::Role { session } => Self {
+            // The client chooses the name of a session, so a role is one user.
+            UserKind::Role { .. } => Self {
                 share: account(),
-                user: format!("{} {session}", user.name).into(),
+                user: format!("role {} of {}", caller.user_id(), caller.account()).into(),
             },
+            // A name is unique in its tenant only.
             UserKind::Local => Self {
                 share: account(),
-                user: user.name.as_str().into(),
+                user: format!("user {} of {}", caller.user_id(), caller.account()).into(),
             },
-        }
-    }
-
-    /// That of a holder of other shares, such as a session that is not about one caller.
-    #[must_use]
-    pub fn owner(owner: &ShareOwner) -> Self {
-        let name: Arc<str> = format!("{owner:?}").into();
-        Self {
-            share: Arc::clone(&name),
-            user: name,
         }
     }
 }
@@ -381,6 +372,9 @@ impl Drop for QueuePlace {
 
 #[cfg(test)]
 mod tests {
+    use dewar_auth::User;
+    use dewar_types::{TenantName, Timestamp, UserId};
+
     use super::*;
 
     fn share(share: &str, user: &str) -> QueueShare {
@@ -414,6 +408,30 @@ mod tests {
     fn enter(queue: &Arc<TransferQueue>, of: &QueueShare, count: usize) -> Vec<QueuePlace> {
         let enter = |_| queue.enter(of).expect("there is room to wait");
         (0..count).map(enter).collect()
+    }
+
+    #[test]
+    fn users_are_told_apart_by_more_than_a_name_that_they_choose() {
+        let user = |id: u64, tenant: &str| {
+            let tenant = TenantName::new(tenant).expect("a tenant");
+            User::new(UserId(id), "ann", tenant, Timestamp::from_secs(1))
+        };
+        let share = |user: User| QueueShare::of(&Caller::for_user(user));
+        let (one, other) = (share(user(1, "one")), share(user(2, "other")));
+        assert_ne!(one.user, other.user);
+        assert_ne!(one.share, other.share);
+        let session = |session: &str| {
+            share(User {
+                kind: UserKind::Role {
+                    session: session.into(),
+                },
+                account: UserId(1),
+                ..user(3, "one")
+            })
+        };
+        assert_eq!(session("a"), session("b"));
+        assert_ne!(session("a").user, one.user);
+        assert_eq!(session("a").share, one.share);
     }
 
     #[test]

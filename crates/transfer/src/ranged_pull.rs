@@ -1,31 +1,35 @@
 //! The ranges of one file over several connections, in order.
 //!
 //! Each connection asks for one block after the other. A block is handed on when it is whole, and the blocks
-//! that are asked for at the same time have [`STREAMS_BUFFER_BYTES`] together.
+//! that are asked for at the same time have [`STREAMS_BUFFER_BYTES`] together, or one block of [`BLOCK_BYTES_MIN`] for
+//! each connection if that is more. The blocks of all pulls have [`STREAMS_BYTES_TOTAL`]: a pull that finds no
+//! room among them goes over one connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
 use http::header::IF_MATCH;
 use http::{HeaderMap, Method, StatusCode};
 use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::answer_head::{ContentRange, content_range, strong_etag};
 use crate::client::TransferClient;
 use crate::exchange::{RemoteAnswer, RemoteSession, broken, in_time};
 use crate::failure::{FailureCause, TransferFailure};
-use crate::limits::{BLOCK_BYTES_MIN, STREAMS_BUFFER_BYTES};
+use crate::limits::{BLOCK_BYTES_MIN, STREAMS_BUFFER_BYTES, STREAMS_BYTES_TOTAL};
 use crate::progress::TransferProgress;
 use crate::request::{PullRequest, SourceDescription};
 use crate::request_headers::{add_range, header_value};
 
 /// One block of the file.
 pub(crate) struct FileBlock {
-    pub(crate) pieces: Vec<Bytes>,
+    /// Its bytes in one buffer, however small the pieces were in which they came.
+    pub(crate) bytes: Bytes,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
 }
@@ -33,12 +37,39 @@ pub(crate) struct FileBlock {
 /// A block, or `None` if the source answers no ranges.
 type BlockResult = Result<Option<FileBlock>, TransferFailure>;
 
+/// The memory for the blocks of all pulls, counted in [`BLOCK_BYTES_MIN`].
+#[derive(Debug)]
+pub(crate) struct BlockMemory(Arc<Semaphore>);
+
+impl Default for BlockMemory {
+    fn default() -> Self {
+        let blocks = usize::try_from(STREAMS_BYTES_TOTAL / BLOCK_BYTES_MIN);
+        Self(Arc::new(Semaphore::new(blocks.unwrap_or_default())))
+    }
+}
+
+impl BlockMemory {
+    /// Memory for the blocks of so many connections, until it is dropped; `None` if others have it.
+    pub(crate) fn take(&self, streams: usize) -> Option<OwnedSemaphorePermit> {
+        let blocks = (streams as u64 * block_bytes(streams)).div_ceil(BLOCK_BYTES_MIN);
+        let blocks = u32::try_from(blocks).ok()?;
+        Arc::clone(&self.0).try_acquire_many_owned(blocks).ok()
+    }
+}
+
+/// Bytes of a block of a pull over so many connections.
+fn block_bytes(streams: usize) -> u64 {
+    (STREAMS_BUFFER_BYTES / streams as u64).max(BLOCK_BYTES_MIN)
+}
+
 /// The blocks of a file from some byte on.
 pub(crate) struct RangedSource<'a> {
     request: &'a PullRequest,
     client: &'a TransferClient,
     progress: &'a Arc<TransferProgress>,
     etag: Option<String>,
+    /// Nothing but the tag shows that all blocks are of one version.
+    tag_only: bool,
     size: u64,
     /// The first byte that was not asked for.
     asked: u64,
@@ -63,9 +94,10 @@ impl<'a> RangedSource<'a> {
             client,
             progress,
             etag: source.etag.clone(),
+            tag_only: source.digests.is_empty(),
             size: source.size.unwrap_or(0),
             asked: 0,
-            block_bytes: (STREAMS_BUFFER_BYTES / streams as u64).max(BLOCK_BYTES_MIN),
+            block_bytes: block_bytes(streams),
             streams,
             idle: Arc::default(),
             ahead: FuturesOrdered::new(),
@@ -98,6 +130,7 @@ impl<'a> RangedSource<'a> {
             last,
             size: self.size,
             etag: self.etag.clone(),
+            tag_only: self.tag_only,
         };
         let idle = Arc::clone(&self.idle);
         Box::pin(async move {
@@ -113,6 +146,7 @@ struct BlockRequest {
     last: u64,
     size: u64,
     etag: Option<String>,
+    tag_only: bool,
 }
 
 impl BlockRequest {
@@ -136,7 +170,9 @@ impl BlockRequest {
             _ => return Err(session.refused(&Method::GET, answer).await),
         }
         let RemoteAnswer { mut body, url, .. } = answer;
-        let (mut pieces, mut missing) = (Vec::new(), self.last - self.first + 1);
+        let mut missing = self.last - self.first + 1;
+        // A source may send chunks of one byte. Kept as they come, they would take many times the memory.
+        let mut content = BytesMut::with_capacity(usize::try_from(missing).unwrap_or_default());
         let mut limit = times.first_byte;
         while missing > 0 {
             let next = in_time(limit, &url, "nothing came", body.next()).await?;
@@ -152,10 +188,10 @@ impl BlockRequest {
             };
             missing = left;
             session.progress.count(len, 0);
-            pieces.push(bytes);
+            content.extend_from_slice(&bytes);
         }
         let block = FileBlock {
-            pieces,
+            bytes: content.freeze(),
             local: body.connection.local,
             remote: body.connection.remote,
         };
@@ -182,14 +218,13 @@ impl BlockRequest {
             return Err(changed(answer, "another range than the one asked for came"));
         }
         let tag = strong_etag(&answer.headers);
-        match self
-            .etag
-            .as_ref()
-            .zip(tag)
-            .is_some_and(|(own, its)| *own != its)
-        {
-            true => Err(changed(answer, "it has another entity tag")),
-            false => Ok(()),
+        let same = match tag {
+            Some(_) => self.etag.is_none() || tag == self.etag,
+            None => self.etag.is_none() || !self.tag_only,
+        };
+        match same {
+            true => Ok(()),
+            false => Err(changed(answer, "it has another entity tag, or none")),
         }
     }
 }
@@ -197,4 +232,22 @@ impl BlockRequest {
 fn changed(answer: &RemoteAnswer, why: &str) -> TransferFailure {
     let detail = format!("{}: {why}", answer.url);
     TransferFailure::new(FailureCause::SourceChanged, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_all_pulls_is_bounded() {
+        let memory = BlockMemory::default();
+        let held: Vec<_> = std::iter::from_fn(|| memory.take(3)).collect();
+        assert_eq!(held.len(), 16);
+        assert!(memory.take(2).is_none());
+        drop(held);
+        // More than eight connections have a block each.
+        let many: Vec<_> = std::iter::from_fn(|| memory.take(64)).collect();
+        assert_eq!(many.len(), 2);
+        assert!(memory.take(255).is_none());
+    }
 }

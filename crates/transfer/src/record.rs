@@ -96,7 +96,6 @@ impl From<&DigestVerdict> for DigestRecord {
             named_by: match verdict.named_by {
                 DigestOrigin::Client => "client",
                 DigestOrigin::Remote => "remote",
-                DigestOrigin::Local => "local",
             },
             matches: verdict.matches,
         }

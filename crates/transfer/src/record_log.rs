@@ -123,7 +123,7 @@ fn write_all(mut files: RotatedFiles, work: &Receiver<Message>, lost: &AtomicU64
         let line = match message {
             Message::Line(line) => line,
             Message::Flush(done) => {
-                // Whoever asked may have gone.
+                // The one who asked may have gone.
                 let _ = done.try_send(());
                 continue;
             }
@@ -176,11 +176,19 @@ impl RotatedFiles {
             return Err(io::Error::other("there is no file to write to"));
         };
         if let Err(error) = file.write_all(line.as_bytes()) {
-            // A part of the line may be there: the next one goes to another file.
-            self.file = None;
+            // A part of the line may be there. If it cannot be removed, the next line goes to another file.
+            if file.set_len(self.length).is_err() {
+                self.file = None;
+            }
             return Err(error);
         }
+        let is_first = self.length == 0;
         self.length += line.len() as u64;
+        // A new file that cannot be written must not cost an old one.
+        if is_first && let Err(error) = self.remove_old() {
+            let folder = self.config.folder.display();
+            tracing::warn!(%folder, %error, "old records of transfers cannot be removed");
+        }
         Ok(())
     }
 
@@ -196,6 +204,10 @@ impl RotatedFiles {
             .open(path(self.number + 1))?;
         self.number += 1;
         (self.file, self.length) = (Some(made), 0);
+        Ok(())
+    }
+
+    fn remove_old(&self) -> io::Result<()> {
         if self.config.files_max > 0 {
             let all = numbered(&self.config.folder)?;
             let many = all.len().saturating_sub(self.config.files_max);
@@ -278,6 +290,21 @@ mod tests {
             .map(|number| format!("{{\"n\":{number}}}"))
             .collect();
         assert_eq!(lines(&config), kept);
+    }
+
+    #[test]
+    fn an_old_file_stays_until_the_new_one_has_a_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = RecordConfig {
+            files_max: 1,
+            ..config(folder.path(), 1000)
+        };
+        let mut files = RotatedFiles::open(config.clone()).expect("a folder");
+        files.append("{\"n\":1}\n").expect("room");
+        files.begin_file().expect("a new file");
+        assert_eq!(lines(&config), ["{\"n\":1}"]);
+        files.append("{\"n\":2}\n").expect("room");
+        assert_eq!(lines(&config), ["{\"n\":2}"]);
     }
 
     #[test]

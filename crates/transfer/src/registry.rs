@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use dewar_auth::{Caller, UserKind};
@@ -20,7 +21,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::client_info::ClientInfo;
-use crate::failure::TransferFailure;
+use crate::failure::{FailureCause, TransferFailure};
 use crate::progress::TransferProgress;
 use crate::queue::{QueueFull, QueueLimits, QueuePlace, QueueShare, TransferQueue};
 use crate::record::TransferRecord;
@@ -138,6 +139,8 @@ pub struct TransferRegistry {
     copies: Mutex<Copies>,
     records: Option<RecordLog>,
     runtime: Option<TransferRuntime>,
+    /// The server ends.
+    ending: AtomicBool,
 }
 
 #[derive(Default)]
@@ -185,6 +188,7 @@ impl TransferRegistry {
             copies: Mutex::default(),
             records,
             runtime,
+            ending: AtomicBool::new(false),
         })
     }
 
@@ -227,6 +231,9 @@ impl TransferRegistry {
             cancel: CancellationToken::new(),
             run: Mutex::default(),
         });
+        if self.ending.load(Relaxed) {
+            entry.cancel.cancel();
+        }
         copies.entries.insert(entry.id, Arc::clone(&entry));
         Ok(Transfer {
             registry: Arc::clone(self),
@@ -263,6 +270,22 @@ impl TransferRegistry {
         let copies = self.copies.lock();
         let entry = copies.entries.get(&id);
         entry.inspect(|entry| entry.cancel.cancel()).is_some()
+    }
+
+    /// Ends all copies, because the server ends. Their clients are told.
+    pub fn end_all(&self) {
+        self.ending.store(true, Relaxed);
+        for entry in self.copies.lock().entries.values() {
+            entry.cancel.cancel();
+        }
+    }
+
+    /// The failure of a copy that was ended.
+    fn cancelled(&self) -> TransferFailure {
+        match self.ending.load(Relaxed) {
+            true => TransferFailure::new(FailureCause::Shutdown, ""),
+            false => TransferFailure::cancelled(),
+        }
     }
 
     /// The figures of this moment.
@@ -411,7 +434,8 @@ impl TransferView {
         let others = copies.entries.values().filter(|it| it.id != self.entry.id);
         let missing = others.map(|other| {
             let run = other.run.lock();
-            let written = run.progress.as_ref().map_or(0, |progress| progress.bytes());
+            let written = run.progress.as_ref();
+            let written = written.map_or(0, |progress| progress.written());
             run.reserved.saturating_sub(written)
         });
         let fits = missing.fold(bytes, u64::saturating_add) <= free;
@@ -462,7 +486,7 @@ impl Transfer {
         let result = match self.start().await {
             Ok(progress) => tokio::select! {
                 biased;
-                () = self.cancelled() => Err(TransferFailure::cancelled()),
+                failure = self.cancelled() => Err(failure),
                 result = work(progress) => result,
             },
             Err(failure) => Err(failure),
@@ -480,7 +504,7 @@ impl Transfer {
         if let Some(place) = &mut self.place {
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => return Err(TransferFailure::cancelled()),
+                () = cancel.cancelled() => return Err(self.registry.cancelled()),
                 turn = place.admitted() => {
                     turn.map_err(|waited| TransferFailure::queue_timeout(waited.0))?;
                 }
@@ -494,9 +518,10 @@ impl Transfer {
         Ok(progress)
     }
 
-    /// Returns when an administrator ends the copy.
-    pub async fn cancelled(&self) {
+    /// Returns when an administrator ends the copy, or the server ends: with the failure that this is.
+    pub async fn cancelled(&self) -> TransferFailure {
         self.entry.cancel.cancelled().await;
+        self.registry.cancelled()
     }
 
     /// Gives its place to the next copy, before its end is known.
@@ -519,7 +544,8 @@ impl Transfer {
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        self.finish(Err(&TransferFailure::cancelled()));
+        let failure = self.registry.cancelled();
+        self.finish(Err(&failure));
     }
 }
 
@@ -538,7 +564,6 @@ mod tests {
     use dewar_env::disk::sim::SimWorld;
 
     use super::*;
-    use crate::failure::FailureCause;
     use crate::record_log::RecordConfig;
     use crate::request::DigestOrigin;
 
@@ -638,6 +663,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn copies_end_with_the_server() {
+        let registry = registry(1, None);
+        let enter = || registry.enter(&share(), description()).expect("room");
+        let first = enter().run(async |_| std::future::pending().await);
+        let second = enter().run(async |_| std::future::pending().await);
+        let end = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            registry.end_all();
+        };
+        let (first, second, ()) = tokio::join!(first, second, end);
+        let late = enter().run(async |_| std::future::pending().await).await;
+        for result in [first, second, late] {
+            let failure = result.expect_err("the server ends");
+            assert_eq!(failure.cause(), FailureCause::Shutdown);
+        }
+        assert!(registry.list().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_copy_that_waited_too_long_fails_as_a_passing_error() {
         let registry = registry(1, None);
         let enter = || registry.enter(&share(), description()).expect("room");
@@ -662,6 +706,9 @@ mod tests {
             progress.count(50, 50);
             // What it wrote is not free any more.
             assert!(two.reserve(40, 50) && !two.reserve(41, 50));
+            // It begins again from zero: it will need all of it.
+            progress.count(1, 1);
+            assert!(!two.reserve(42, 100) && two.reserve(41, 100));
             Ok(outcome(60))
         });
         run.await.expect("it is complete");

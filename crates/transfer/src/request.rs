@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 
 use dewar_checksum::Digest;
 use dewar_store::api::ObjectInfo;
-use dewar_types::Timestamp;
 
 use crate::forwarded_headers::ForwardedHeaders;
 use crate::url::TransferUrl;
@@ -91,8 +90,6 @@ pub struct SourceDescription {
     pub digests: Vec<Digest>,
     /// The value of `Content-Type`.
     pub content_type: Option<String>,
-    /// The time of `Last-Modified`.
-    pub modified: Option<Timestamp>,
 }
 
 /// Whether a digest of the content was compared, and with what.
@@ -113,8 +110,6 @@ pub enum DigestOrigin {
     Client,
     /// The other side.
     Remote,
-    /// This server, to the other side.
-    Local,
 }
 
 /// A copy that is complete.

@@ -11,8 +11,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::limits::RETRY_AFTER_SECS;
-use crate::ops::push_href_element;
-use crate::xml::{XmlError, push_escaped};
+use crate::xml::{XmlError, push_escaped, push_href_element};
 
 /// A refusal: a status, words for people, and the precondition of RFC 4918 that was violated.
 #[derive(Debug)]

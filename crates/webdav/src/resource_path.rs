@@ -1,4 +1,4 @@
-//! The path of a request, and hrefs in answers.
+//! The path of a request.
 
 use dewar_auth::Caller;
 use dewar_sigv4::decode_percent;
@@ -7,6 +7,7 @@ use dewar_store::file::{PathTarget, canonical_path};
 use http::StatusCode;
 
 use crate::error::{DavError, Result};
+use crate::xml::push_href;
 
 /// A path, decoded and canonical, and what it means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,22 +74,6 @@ impl ResourcePath {
 /// Whether a name has a path: it is not empty, not `.` and not `..`.
 pub(crate) fn has_path(name: &str) -> bool {
     !matches!(name, "" | "." | "..")
-}
-
-/// Appends a path as an href. It encodes only what RFC 3986 forbids in a segment, because clients
-/// compare hrefs with their own paths byte for byte.
-pub(crate) fn push_href(out: &mut String, path: &str) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in path.as_bytes() {
-        let plain = byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte);
-        if plain {
-            out.push(char::from(byte));
-        } else {
-            out.push('%');
-            out.push(char::from(HEX[usize::from(byte >> 4)]));
-            out.push(char::from(HEX[usize::from(byte & 15)]));
-        }
-    }
 }
 
 /// Fuzzes [`ResourcePath::parse`]: no input may panic, and the href of a path must mean the same.

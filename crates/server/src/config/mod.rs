@@ -7,17 +7,20 @@
 
 pub mod check;
 pub mod explain;
+mod key_rules;
 mod keys;
 mod load;
 pub mod nearest;
+mod pools;
 mod table;
 mod value;
 
 pub use keys::{
-    Accounts, Audit, Config, FurtherPool, Log, Metrics, Pool, S3, SECTIONS, Security, Server,
-    Transfer, Webdav, Xrootd, all, find,
+    Accounts, Audit, Config, Log, Metrics, Pool, S3, SECTIONS, Security, Server, Transfer, Webdav,
+    Xrootd, all, find,
 };
 pub use load::{ConfigError, Problem, ValueOrigin};
+pub use pools::FurtherPool;
 pub use table::{Key, Range, Reload, Section};
 pub(crate) use value::parse_duration;
 pub use value::{ByteSize, Field, LayoutChoice, LogFormat, LogLevel, Raw};

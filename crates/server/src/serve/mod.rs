@@ -17,6 +17,7 @@ mod listeners;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -50,6 +51,10 @@ pub use listeners::{s3_listener, webdav_listener, xrootd_listener};
 
 /// Most bytes of the read buffers of all connections of a listener together.
 const READ_BYTES_TOTAL: usize = 128 << 20;
+
+/// Time before the end of `graceful_stop_timeout` at which long requests are ended, so that their clients hear
+/// of it.
+const LAST_WORDS_TIME: Duration = Duration::from_secs(2);
 
 /// For the last scrape that may be under way.
 const METRICS_STOP_TIME: Duration = Duration::from_secs(1);
@@ -594,7 +599,17 @@ impl<E: ServedStore> Running<E> {
                 .take(),
         );
         let deadline = self.config().server.graceful_stop_timeout;
-        let cut = self.doors.drain(deadline).await;
+        let cut = {
+            let mut drained = pin!(self.doors.drain(deadline));
+            tokio::select! {
+                biased;
+                cut = &mut drained => cut,
+                () = tokio::time::sleep(deadline.saturating_sub(LAST_WORDS_TIME)) => {
+                    self.engine.end_long_requests();
+                    drained.await
+                }
+            }
+        };
         if cut > 0 {
             tracing::warn!(connections = cut, "cut at the end of graceful_stop_timeout");
         }

@@ -21,7 +21,7 @@ pub(super) struct Service {
     /// Seconds since 1970.
     pub(super) latestupdate: u64,
     pub(super) storagecapacity: Capacities,
-    pub(super) storageendpoints: Vec<Endpoint>,
+    pub(super) storageendpoints: Vec<StorageEndpoint>,
     pub(super) storageshares: Vec<Share>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Capacity {
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Endpoint {
+pub(super) struct StorageEndpoint {
     pub(super) name: String,
     pub(super) endpointurl: String,
     pub(super) interfacetype: &'static str,

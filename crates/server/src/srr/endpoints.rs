@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use http::Uri;
 
-use super::document::{ALL, Endpoint};
+use super::document::{ALL, StorageEndpoint};
 use crate::listener::ListenerAddress;
 
 /// A configured address of this service.
@@ -60,14 +60,17 @@ fn machine_name() -> String {
 /// One endpoint for each address of the listeners. A listener for HTTP has the public addresses with its
 /// port. Those with the port of no listener lead to a proxy and count as WebDAV. Other addresses have the
 /// host of the first public address, except those of this machine alone.
-pub(super) fn endpoints(listeners: &[ListenerAddress], public_urls: &[String]) -> Vec<Endpoint> {
+pub(super) fn endpoints(
+    listeners: &[ListenerAddress],
+    public_urls: &[String],
+) -> Vec<StorageEndpoint> {
     let urls = public_urls.iter().filter_map(|text| PublicUrl::parse(text));
     let urls: Vec<PublicUrl<'_>> = urls.collect();
     let unclaimed = urls
         .iter()
         .filter(|url| !listeners.iter().any(|listener| url.is_of(listener)));
     let unclaimed: Vec<&PublicUrl<'_>> = unclaimed.collect();
-    let mut endpoints = Vec::<Endpoint>::new();
+    let mut endpoints = Vec::<StorageEndpoint>::new();
     for listener in listeners {
         let Some(kind) = interface(listener) else {
             continue;
@@ -101,7 +104,7 @@ pub(super) fn endpoints(listeners: &[ListenerAddress], public_urls: &[String]) -
                 0 => interfacetype.to_owned(),
                 before => format!("{interfacetype}-{}", before + 1),
             };
-            endpoints.push(Endpoint {
+            endpoints.push(StorageEndpoint {
                 name,
                 endpointurl,
                 interfacetype,

@@ -19,7 +19,7 @@ mod xrootd;
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -85,6 +85,8 @@ pub struct StoreEngine {
     trusted: Arc<TrustStore>,
     /// Third-party copies.
     transfers: Arc<TransferRegistry>,
+    /// The WebDAV front of all listeners, which count the failed logins of an address together.
+    webdav: OnceLock<Arc<WebDav>>,
     /// Keeps the keys of issuers fresh while it serves.
     keeper: Option<tokio::task::JoinHandle<()>>,
 }
@@ -296,6 +298,7 @@ impl OpenEngine for OpenStore {
             audit,
             trusted,
             transfers,
+            webdav: OnceLock::new(),
             keeper,
         })
     }
@@ -454,7 +457,7 @@ fn webdav_front(engine: &StoreEngine, addresses: &[SocketAddr]) -> Arc<WebDav> {
         public_urls,
     };
     let trusted = Arc::clone(&engine.trusted);
-    let client = transfers::client(&config.transfer, engine.env.clone(), addresses, trusted);
+    let client = transfers::client(config, engine.env.clone(), addresses, trusted);
     let front = WebDav::new(engine.engine.store().clone(), engine.env.clone(), webdav);
     Arc::new(front.with_copies(ThirdPartyCopies {
         client: Arc::new(client),
@@ -510,6 +513,12 @@ fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
 }
 
 impl StoreEngine {
+    /// The WebDAV front of this process, which listens on `addresses`.
+    fn webdav(&self, addresses: &[SocketAddr]) -> Arc<WebDav> {
+        let front = self.webdav.get_or_init(|| webdav_front(self, addresses));
+        Arc::clone(front)
+    }
+
     /// A front with the storage report beside it. `domains` are those in front of which a bucket may
     /// stand.
     fn http_fronts(
@@ -520,7 +529,7 @@ impl StoreEngine {
     ) -> Fronts {
         let webdav = &self.config.webdav;
         // It knows the callers, whichever listener answers.
-        let callers = webdav_front(self, &context.addresses);
+        let callers = self.webdav(&context.addresses);
         let report = StorageReport::new(
             self.engine.store().clone(),
             Arc::clone(self.engine.pool()),
@@ -556,7 +565,7 @@ impl ServedStore for StoreEngine {
                 engine.http_fronts(Arc::clone(&engine.s3) as _, domains, context)
             }),
             webdav_listener(config, |engine, context| {
-                let front = webdav_front(engine, &context.addresses);
+                let front = engine.webdav(&context.addresses);
                 engine.http_fronts(front as _, Vec::new(), context)
             }),
             xrootd_listener(config, |engine, context| {
@@ -638,6 +647,10 @@ impl ServedStore for StoreEngine {
             ..MacaroonRequest::default()
         };
         Ok(accounts.macaroon(&caller, request).await?.0)
+    }
+
+    fn end_long_requests(&self) {
+        self.transfers.end_all();
     }
 
     async fn close(&self) {

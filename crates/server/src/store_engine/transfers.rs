@@ -8,7 +8,7 @@ use dewar_env::{BoxFuture, Env};
 use dewar_transfer::{
     AllowList, AllowRule, ConnectRules, OwnAddresses, Pace, QueueLimits, RecordConfig, RecordLog,
     TransferClient, TransferConfig, TransferFigures, TransferRegistry, TransferRuntime,
-    TransferTimes, Trust,
+    TransferTimes, TransferUrl, Trust,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -56,13 +56,17 @@ pub(super) fn limits(config: &Transfer) -> QueueLimits {
     }
 }
 
-/// The client as configured. It never connects to `own` addresses.
+/// The client as configured. It never connects to `own` addresses, and to the hosts of the public URLs only
+/// by a rule for them.
 pub(super) fn client(
-    config: &Transfer,
+    config: &Config,
     env: Env,
     own: &[SocketAddr],
     trusted: Arc<TrustStore>,
 ) -> TransferClient {
+    let urls = config.server.public_urls.iter();
+    let own_hosts = urls.filter_map(|url| Some(TransferUrl::parse(url).ok()?.host().to_owned()));
+    let config = &config.transfer;
     let allow = config.allow.iter();
     let ports = config.ports.iter();
     let settings = TransferConfig {
@@ -71,6 +75,7 @@ pub(super) fn client(
             public: config.public,
             ports: ports.filter_map(|port| port.parse().ok()).collect(),
             own: OwnAddresses::new(own),
+            own_hosts: own_hosts.collect(),
         },
         redirect_trust: config.redirect_trust.clone(),
         times: TransferTimes {
@@ -103,7 +108,10 @@ impl Trust for SystemTrust {
             match self.0.client().await {
                 Ok(config) => Some(config),
                 Err(error) => {
-                    tracing::debug!(error, "third-party copies go without TLS");
+                    tracing::debug!(
+                        error,
+                        "root:// copies go without TLS, and https copies fail"
+                    );
                     None
                 }
             }

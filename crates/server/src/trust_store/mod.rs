@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateRevocationListDer;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::Instant;
 
 pub(crate) use folder::AuthorityFolder;
@@ -25,7 +26,18 @@ const REFRESH_TIME: Duration = Duration::from_secs(10 * 60);
 #[derive(Default)]
 pub(crate) struct TrustStore {
     folder: Option<PathBuf>,
-    made: Mutex<Option<(Instant, Arc<ClientConfig>)>>,
+    made: Mutex<Option<MadeConfig>>,
+    /// Held by the one who reads. The others use what was made before, if there is something.
+    reading: AsyncMutex<()>,
+}
+
+#[derive(Clone)]
+struct MadeConfig {
+    /// When reading began.
+    read: Instant,
+    config: Arc<ClientConfig>,
+    /// The folder could be read.
+    whole: bool,
 }
 
 impl TrustStore {
@@ -34,34 +46,71 @@ impl TrustStore {
         Self {
             folder,
             made: Mutex::default(),
+            reading: AsyncMutex::default(),
         }
     }
 
-    /// The certificates may be [`REFRESH_TIME`] old, and older if the folder cannot be read any more.
+    /// The certificates may be [`REFRESH_TIME`] old, and older if the folder cannot be read any more. If it could
+    /// never be read, only those of the system are trusted.
     ///
     /// # Errors
     /// Why nobody can be believed, in words.
     pub(crate) async fn client(&self) -> Result<Arc<ClientConfig>, String> {
-        let mut made = self.made.lock().await;
-        if let Some((read, config)) = &*made
-            && (self.folder.is_none() || read.elapsed() < REFRESH_TIME)
-        {
-            return Ok(Arc::clone(config));
+        if let Some(config) = self.fresh() {
+            return Ok(config);
+        }
+        let _reading = match self.reading.try_lock() {
+            Ok(reading) => reading,
+            Err(_) => {
+                // The folder may be slow.
+                if let Some(made) = &*self.made.lock() {
+                    return Ok(Arc::clone(&made.config));
+                }
+                self.reading.lock().await
+            }
+        };
+        if let Some(config) = self.fresh() {
+            return Ok(config);
+        }
+        let read = Instant::now();
+        let before = self.made.lock().clone();
+        if let Some(made) = &mut *self.made.lock() {
+            // A reader that hangs is not followed by others at once.
+            made.read = read;
         }
         let folder = self.folder.clone();
-        let config = match (aside(|| config(folder)).await, &*made) {
-            (Ok(config), _) => config,
-            (Err(error), Some((_, before))) => {
-                tracing::warn!(
-                    error,
-                    "certificate authorities not read again; the old ones are used"
-                );
-                Arc::clone(before)
+        let (config, whole) = match (aside(|| config(folder)).await, before) {
+            (Ok(config), _) => (config, true),
+            (Err(error), Some(before)) => {
+                if before.whole {
+                    let words = "certificate authorities not read again; the old ones are used";
+                    tracing::warn!(error, "{words}");
+                }
+                (before.config, false)
+            }
+            (Err(error), None) if self.folder.is_some() => {
+                let config = aside(|| config(None)).await?;
+                let words =
+                    "certificate authorities not read; only those of the system are trusted";
+                tracing::warn!(error, "{words}");
+                (config, false)
             }
             (Err(error), None) => return Err(error),
         };
-        *made = Some((Instant::now(), Arc::clone(&config)));
+        *self.made.lock() = Some(MadeConfig {
+            read,
+            config: Arc::clone(&config),
+            whole,
+        });
         Ok(config)
+    }
+
+    /// What was made, if it need not be made again.
+    fn fresh(&self) -> Option<Arc<ClientConfig>> {
+        let made = self.made.lock();
+        let made = made.as_ref()?;
+        let is_fresh = self.folder.is_none() || made.read.elapsed() < REFRESH_TIME;
+        is_fresh.then(|| Arc::clone(&made.config))
     }
 }
 

@@ -155,3 +155,21 @@ async fn the_folder_is_read_again_and_the_old_content_stays_if_it_is_gone() {
     let third = trust.client().await.expect("kept");
     assert!(Arc::ptr_eq(&second, &third));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_folder_that_cannot_be_read_takes_no_trust_away() {
+    let (site, dir) = (Site::new(), tempfile::tempdir().expect("folder"));
+    let folder = dir.path().join("certificates");
+    let trust = TrustStore::new(Some(folder.clone()));
+    let of_system = TrustStore::new(None).client().await;
+    let first = trust.client().await;
+    // A machine without any certificate trusts nobody either way.
+    assert_eq!(first.is_ok(), of_system.is_ok());
+    std::fs::create_dir(&folder).expect("create");
+    std::fs::write(folder.join("0123abcd.0"), site.authority.pem()).expect("write");
+    tokio::time::advance(REFRESH_TIME).await;
+    let second = trust.client().await.expect("reads");
+    if let Ok(first) = first {
+        assert!(!Arc::ptr_eq(&first, &second));
+    }
+}

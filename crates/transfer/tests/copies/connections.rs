@@ -1,13 +1,14 @@
 //! Where transfers connect, what they follow, and to whom they show what.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dewar_env::BoxFuture;
 use dewar_transfer::{AllowList, FailureCause, Trust};
 use rustls::ClientConfig;
 
 use crate::fixture::{Fixture, pull_of};
-use crate::peer::{Peer, answer};
+use crate::peer::{Peer, Step, answer};
 
 /// Trusts one certificate.
 struct TrustsOne(Arc<ClientConfig>);
@@ -162,4 +163,23 @@ async fn nobody_there_is_a_passing_failure() {
     let failure = fixture.pull(&pull_of(&url)).await.expect_err("nobody");
     assert_eq!(failure.cause(), FailureCause::Connect);
     assert!(failure.text().contains("2 attempts"), "{failure}");
+}
+
+#[tokio::test]
+async fn deadlines_do_not_add_up_over_redirects() {
+    let mut fixture = Fixture::new().await.hasty().retries(0);
+    fixture.config.times.resolve = Duration::from_millis(100);
+    fixture.config.times.connect = Duration::from_millis(100);
+    let peer = Peer::new(|number, _| {
+        let mut steps = vec![Step::Wait(Duration::from_millis(300))];
+        let location = format!("Location: /{number}\r\n");
+        steps.extend(answer("302 Found", &location, b""));
+        steps
+    });
+    let peer = peer.await;
+    let mut request = pull_of(&peer.url("/x"));
+    request.options.no_head = true;
+    let failure = fixture.pull(&request).await.expect_err("too late");
+    assert_eq!(failure.cause(), FailureCause::Stall, "{failure}");
+    assert!(peer.seen().len() <= 3, "{:?}", peer.seen());
 }

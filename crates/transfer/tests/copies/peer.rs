@@ -49,6 +49,7 @@ pub enum Step {
     ReadBody,
     /// Reads so many bytes of it.
     ReadSome(usize),
+    Wait(Duration),
     /// Does nothing for ever.
     Hang,
     Close,
@@ -221,6 +222,10 @@ async fn serve(
                 }
                 Step::ReadSome(len) => {
                     read_body(&mut stream, &mut buffer, len, size, number, seen).await
+                }
+                Step::Wait(time) => {
+                    tokio::time::sleep(time).await;
+                    true
                 }
                 Step::Hang => std::future::pending().await,
                 Step::Close => false,

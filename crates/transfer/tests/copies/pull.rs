@@ -541,3 +541,127 @@ async fn a_length_of_zero_in_head_is_not_believed() {
     let outcome = fixture.pull(&pull_of(&peer.url("/x"))).await;
     assert_eq!(outcome.expect("pulled").bytes, 3);
 }
+
+#[tokio::test]
+async fn chunks_of_one_byte_make_whole_blocks() {
+    let mut fixture = Fixture::new().await;
+    fixture.config.streams_max = 2;
+    // The last block is small, so that its many chunks take no time.
+    let bytes = content((32 << 20) + 50_000, 30);
+    let sent = bytes.clone();
+    let peer = Peer::new(move |_, request| {
+        let headers = format!("ETag: \"v1\"\r\n{}", digest_header(&sent));
+        match (request.method.as_str(), request.range()) {
+            ("HEAD", _) => head(sent.len(), &headers),
+            (_, Some((first, Some(last)))) if last + 1 == sent.len() => {
+                let size = sent.len();
+                let mut answer = format!(
+                    "HTTP/1.1 206 Partial Content\r\nTransfer-Encoding: chunked\r\n\
+                     Content-Range: bytes {first}-{last}/{size}\r\n{headers}\r\n"
+                )
+                .into_bytes();
+                for byte in &sent[first..] {
+                    answer.extend_from_slice(&[b'1', b'\r', b'\n', *byte, b'\r', b'\n']);
+                }
+                answer.extend_from_slice(b"0\r\n\r\n");
+                vec![Step::Send(answer)]
+            }
+            _ => part(request, &sent, &headers),
+        }
+    });
+    let peer = peer.await;
+    let mut request = pull_of(&peer.url("/x"));
+    request.options.streams = 2;
+    let outcome = fixture.pull(&request).await.expect("pulled");
+    assert_eq!((outcome.bytes, outcome.status), (bytes.len() as u64, 206));
+    assert_eq!(fixture.file().await, Some(bytes));
+}
+
+#[tokio::test]
+async fn a_get_of_another_version_than_head_is_verified_too() {
+    let (old, new) = (content(100_000, 31), content(100_000, 32));
+    for good in [true, false] {
+        let fixture = Fixture::new().await.retries(0);
+        let (before, after) = (old.clone(), new.clone());
+        let peer = Peer::new(move |number, request| match request.method.as_str() {
+            "HEAD" if number == 0 => {
+                let headers = format!("ETag: \"v1\"\r\n{}", digest_header(&before));
+                head(before.len(), &headers)
+            }
+            "HEAD" => {
+                let headers = format!("ETag: \"v2\"\r\n{}", digest_header(&after));
+                head(after.len(), &headers)
+            }
+            _ => {
+                let content = if good { &after } else { &before };
+                answer("200 OK", "ETag: \"v2\"\r\n", content)
+            }
+        });
+        let peer = peer.await;
+        match fixture.pull(&pull_of(&peer.url("/x"))).await {
+            Ok(outcome) => {
+                assert!(good && outcome.digests[0].digest == adler(&new));
+                assert_eq!(fixture.file().await, Some(new.clone()));
+            }
+            Err(failure) => {
+                assert!(!good, "{failure}");
+                assert_eq!(failure.cause(), FailureCause::DigestOnWire);
+                assert_eq!(fixture.file().await, None);
+            }
+        }
+        assert_eq!(peer.methods(), ["HEAD", "GET", "HEAD"]);
+    }
+}
+
+#[tokio::test]
+async fn a_source_with_another_tag_each_time_is_read_over_one_connection() {
+    let fixture = Fixture::new().await;
+    let bytes = content(33 << 20, 33);
+    let sent = bytes.clone();
+    let peer = Peer::new(move |number, request| {
+        let headers = format!("ETag: \"v{number}\"\r\n{}", digest_header(&sent));
+        match (request.method.as_str(), request.range()) {
+            ("HEAD", _) => head(sent.len(), &headers),
+            (_, Some(_)) => answer("412 Precondition Failed", "", b""),
+            _ => answer("200 OK", &headers, &sent),
+        }
+    });
+    let peer = peer.await;
+    let mut request = pull_of(&peer.url("/x"));
+    request.options.streams = 2;
+    let outcome = fixture.pull(&request).await.expect("pulled");
+    assert_eq!((outcome.status, outcome.attempts), (200, 2));
+    assert_eq!(fixture.file().await, Some(bytes));
+}
+
+#[tokio::test]
+async fn what_the_other_side_was_told_in_confidence_is_in_no_text() {
+    let fixture = Fixture::new().await.retries(0);
+    // Neither has a form by which it is known as a secret.
+    let peer = Peer::new(|_, request| {
+        let token = request.header("authorization").unwrap_or_default();
+        let target = &request.target;
+        let token = token.trim_start_matches("Bearer ");
+        let words = format!("bad credential <{token}> and {target}, path/plain-path-word is fine");
+        answer("403 Forbidden", "", words.replace('?', " ").as_bytes())
+    });
+    let peer = peer.await;
+    for target in [
+        "/x?key=opaque-query-value&y=dmFsdWU%2FdmFsdWU%3D",
+        "/x?opaque-query-value",
+    ] {
+        let mut request = pull_of(&peer.url(target));
+        request.headers = forwarded(&[
+            ("Authorization", "Bearer opaque-token-value"),
+            ("X-Other", "another-token"),
+        ]);
+        request.options.no_head = true;
+        let failure = fixture.pull(&request).await.expect_err("refused");
+        let text = failure.text();
+        for secret in ["opaque", "token", "dmFsdWU"] {
+            assert!(!text.contains(secret), "{text}");
+        }
+        assert!(text.contains("bad credential <...>"), "{text}");
+        assert!(text.contains("plain-path-word is fine"), "{text}");
+    }
+}

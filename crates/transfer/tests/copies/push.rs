@@ -1,6 +1,9 @@
 //! Pushes.
 
-use dewar_transfer::{DigestOrigin, FailureCause, Pace};
+use std::sync::Arc;
+
+use dewar_checksum::DigestSet;
+use dewar_transfer::{DigestOrigin, FailureCause, Pace, TransferProgress};
 
 use crate::fixture::{Fixture, push_to};
 use crate::peer::{Peer, SeenRequest, Step, answer, head, text};
@@ -288,9 +291,10 @@ async fn an_existing_file_is_not_overwritten_unless_it_may_be() {
     assert!(failure.text().starts_with("File exists"), "{failure}");
     assert_eq!(peer.methods(), ["HEAD"]);
     // It appears between the two requests.
-    let peer = Peer::new(|_, request| match request.method.as_str() {
+    let peer = Peer::new(|number, request| match request.method.as_str() {
         "PUT" => answer("412 Precondition Failed", "", b""),
-        _ => missing(),
+        _ if number == 0 => missing(),
+        _ => head(7, ""),
     });
     let peer = peer.await;
     let mut request = push_to(&peer.url("/x"));
@@ -464,4 +468,86 @@ async fn a_server_that_takes_data_slowly_is_given_up() {
         .await
         .expect_err("too slow");
     assert_eq!(failure.cause(), FailureCause::Slow);
+}
+
+#[tokio::test]
+async fn a_refused_condition_is_told_from_a_refused_digest() {
+    let bytes = content(100_000, 19);
+    // What HEAD finds after the 412, and whether data was sent before it.
+    for (there, sends, cause) in [
+        // Nothing: so the target refused the digest of what came.
+        (None, true, Some(FailureCause::DigestOnWire)),
+        (Some(0), true, Some(FailureCause::RemoteExists)),
+        // The same file: an answer was lost on its way.
+        (Some(19), true, None),
+        // Somebody else's.
+        (Some(19), false, Some(FailureCause::RemoteExists)),
+    ] {
+        let fixture = Fixture::new().await.retries(0);
+        fixture.put("file", &bytes).await;
+        let peer = Peer::new(move |number, request| match request.method.as_str() {
+            "PUT" if sends => take("412 Precondition Failed", ""),
+            "PUT" => answer("412 Precondition Failed", "", b""),
+            _ if number == 0 => missing(),
+            _ => there.map_or_else(missing, |seed| {
+                let there = content(100_000, seed);
+                head(there.len(), &digest_header(&there))
+            }),
+        });
+        let peer = peer.await;
+        let mut request = push_to(&peer.url("/x"));
+        request.options.overwrite = false;
+        let pushed = fixture.push(&request).await;
+        let found = pushed.err().map(|failure| failure.cause());
+        assert_eq!(found, cause, "{there:?} {sends}");
+        assert_eq!(peer.methods(), ["HEAD", "PUT", "HEAD"]);
+    }
+}
+
+#[tokio::test]
+async fn a_file_without_a_known_digest_is_verified() {
+    for (good, cause) in [(true, None), (false, Some(FailureCause::DigestOnWire))] {
+        let fixture = Fixture::new().await.retries(0);
+        let bytes = content(2_000_000, 20);
+        fixture.put("file", &bytes).await;
+        let mut file = fixture.open("file").await;
+        file.info.digests = DigestSet::ABSENT;
+        let digest = match good {
+            true => digest_header(&bytes),
+            false => digest_header(b"other"),
+        };
+        let peer = Peer::new(move |_, request| match request.method.as_str() {
+            "PUT" => take("201 Created", ""),
+            _ => head(2_000_000, &digest),
+        });
+        let peer = peer.await;
+        let progress = Arc::new(TransferProgress::new());
+        let request = push_to(&peer.url("/x"));
+        let pushed = fixture.client().push(&request, &file, &progress).await;
+        match pushed {
+            Ok(outcome) => assert_eq!((outcome.digests[0].matches, cause), (Some(true), None)),
+            Err(failure) => assert_eq!(Some(failure.cause()), cause),
+        }
+        assert!(puts(&peer)[0].whole);
+    }
+}
+
+#[tokio::test]
+async fn a_verification_that_fails_sends_nothing_again() {
+    let fixture = Fixture::new().await;
+    let bytes = content(100_000, 21);
+    fixture.put("file", &bytes).await;
+    let digest = digest_header(&bytes);
+    let peer = Peer::new(move |number, request| match request.method.as_str() {
+        "PUT" => take("201 Created", ""),
+        _ if number < 4 => vec![text(
+            "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n",
+        )],
+        _ => head(100_000, &digest),
+    });
+    let peer = peer.await;
+    let outcome = fixture.push(&push_to(&peer.url("/x"))).await;
+    let outcome = outcome.expect("pushed");
+    assert_eq!((outcome.attempts, outcome.status), (2, 201));
+    assert_eq!(peer.methods(), ["PUT", "HEAD", "HEAD", "HEAD", "HEAD"]);
 }

@@ -250,3 +250,23 @@ async fn several_connections_resume_behind_what_came() {
     let firsts = peer.seen().into_iter().filter_map(|one| one.range());
     assert_eq!(firsts.filter(|(first, _)| *first == 0).count(), 1);
 }
+
+#[tokio::test]
+async fn without_its_tag_a_rest_is_not_taken() {
+    let fixture = Fixture::new().await;
+    let bytes = content(200_000, 20);
+    let sent = bytes.clone();
+    let peer = Peer::new(move |number, request| match number {
+        0 => head(sent.len(), "ETag: \"v1\"\r\n"),
+        1 => cut(&sent, 100_000, "ETag: \"v1\"\r\n", Step::Close),
+        // Perhaps of another version.
+        2 => part(request, &sent, ""),
+        3 => head(sent.len(), "ETag: \"v1\"\r\n"),
+        _ => answer("200 OK", "ETag: \"v1\"\r\n", &sent),
+    });
+    let peer = peer.await;
+    let pulled = fixture.pull(&pull_of(&peer.url("/x"))).await;
+    assert_eq!(pulled.expect("pulled").attempts, 3);
+    assert_eq!(fixture.file().await, Some(bytes));
+    assert_eq!(peer.methods(), ["HEAD", "GET", "GET", "HEAD", "GET"]);
+}

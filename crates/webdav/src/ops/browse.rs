@@ -15,8 +15,8 @@ use crate::context::RequestContext;
 use crate::error::{DavError, Result};
 use crate::front::WebDav;
 use crate::limits::BROWSER_PAGE;
-use crate::resource_path::{has_path, push_href};
-use crate::xml::push_escaped;
+use crate::resource_path::has_path;
+use crate::xml::{push_escaped, push_href};
 
 const BEGIN: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
     <meta name=\"viewport\" content=\"width=device-width\"><title>";

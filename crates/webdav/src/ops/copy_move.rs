@@ -58,11 +58,19 @@ pub(super) async fn copy(front: &Arc<WebDav>, context: &mut RequestContext) -> R
         let words = "The header Depth of a COPY is 0 or infinity.";
         return Err(DavError::new(StatusCode::BAD_REQUEST, words));
     }
-    let ends = LocalCopy::find(front, context, &path).await?;
-    ends.require_target_locks(front, context).await?;
-    let aside = ends.set_target_aside(front, context).await?;
-    let report = ends.copy(front, context, depth).await;
-    let report = ends.settle_target(front, context, aside, report).await?;
+    let found = LocalCopy::find(front, context, &path).await;
+    if third_party::is_asked_for(context.headers()) {
+        let ends = match found {
+            Ok(ends) => ends,
+            Err(refusal) => return third_party::refuse(refusal),
+        };
+        let clock = Arc::clone(&front.env.clock);
+        let (front, context) = (Arc::clone(front), context.without_body());
+        let copy = async move { ends.run(&front, &context, depth).await };
+        return third_party::local(clock, copy).await;
+    }
+    let ends = found?;
+    let report = ends.run(front, context, depth).await?;
     Ok(ends.answer(&report))
 }
 
@@ -175,6 +183,19 @@ impl LocalCopy {
             replaced,
             overwrites,
         })
+    }
+
+    /// Copies the source with all that belongs to it.
+    async fn run(
+        &self,
+        front: &Arc<WebDav>,
+        context: &RequestContext,
+        depth: Depth,
+    ) -> Result<TreeReport> {
+        self.require_target_locks(front, context).await?;
+        let aside = self.set_target_aside(front, context).await?;
+        let report = self.copy(front, context, depth).await;
+        self.settle_target(front, context, aside, report).await
     }
 
     /// Checks the locks of the target.

@@ -12,13 +12,12 @@ use http::StatusCode;
 
 use super::copy_move::check_parent;
 use super::delete::path_of;
-use super::multistatus::push_href_element;
 use crate::context::{Depth, RequestContext};
 use crate::error::{DavError, Result};
 use crate::front::WebDav;
 use crate::if_header::IfHeader;
 use crate::limits::{DOCUMENT_BYTES_MAX, LOCK_TIME_DEFAULT};
-use crate::xml::{DAV, XmlElement, push_xml_content};
+use crate::xml::{DAV, XmlElement, push_href_element, push_xml_content};
 
 /// What a client asks for.
 struct LockInfo {

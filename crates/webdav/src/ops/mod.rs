@@ -13,8 +13,6 @@ mod proppatch;
 mod put;
 mod third_party;
 
-pub(crate) use multistatus::push_href_element;
-
 use std::sync::Arc;
 
 use dewar_http_front::{Answer, empty_answer};

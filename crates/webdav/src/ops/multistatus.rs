@@ -11,8 +11,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::delete::path_of;
 use crate::error::status_of;
-use crate::resource_path::push_href;
-use crate::xml::push_escaped;
+use crate::xml::push_href_element;
 
 pub(super) const BEGIN: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
     <D:multistatus xmlns:D=\"DAV:\" xmlns:oc=\"http://owncloud.org/ns\" xmlns:dw=\"urn:dewar:webdav\">\n";
@@ -34,18 +33,6 @@ pub(super) fn streamed_answer(
     let kind = HeaderValue::from_static(KIND);
     answer.headers_mut().insert(CONTENT_TYPE, kind);
     answer
-}
-
-/// Appends the href of a resource; one of a directory ends with a slash.
-pub(crate) fn push_href_element(out: &mut String, path: &str, is_directory: bool) {
-    out.push_str("<D:href>");
-    let mut href = String::with_capacity(path.len() + 16);
-    push_href(&mut href, path);
-    if is_directory && !path.ends_with('/') {
-        href.push('/');
-    }
-    push_escaped(out, &href);
-    out.push_str("</D:href>");
 }
 
 /// Appends the line with a status.

@@ -19,9 +19,7 @@ use http::StatusCode;
 
 use super::browse::require_user;
 use super::lock::push_active_lock;
-use super::multistatus::{
-    BEGIN, END, push_href_element, push_resource_status, streamed_answer, whole_answer,
-};
+use super::multistatus::{BEGIN, END, push_resource_status, streamed_answer, whole_answer};
 use super::property::{PropertySelection, QuotaValues, Resource, dead_properties};
 use crate::context::{Depth, RequestContext};
 use crate::error::{DavError, Result, status_of};
@@ -30,7 +28,7 @@ use crate::limits::{
     DOCUMENT_BYTES_MAX, LIST_PAGE, PROPERTIES_MAX, PROPERTY_NAME_BYTES_MAX, WALK_DEPTH_MAX,
 };
 use crate::resource_path::has_path;
-use crate::xml::{DAV, XmlElement, XmlName};
+use crate::xml::{DAV, XmlElement, XmlName, push_href_element};
 
 /// Bytes of the document that are sent at once, about.
 const PIECE_BYTES: usize = 64 * 1024;

@@ -9,14 +9,14 @@ use dewar_types::ErrorKind;
 use http::StatusCode;
 
 use super::lock::{CHANGED, require_locks};
-use super::multistatus::{BEGIN, END, push_href_element, whole_answer};
+use super::multistatus::{BEGIN, END, whole_answer};
 use super::property::{LiveProperty, attribute_of, push_name, push_propstat};
 use super::propfind::{check_name, lookup};
 use crate::context::RequestContext;
 use crate::error::{DavError, Result};
 use crate::front::WebDav;
 use crate::limits::{PROPERTIES_MAX, PROPPATCH_BYTES_MAX};
-use crate::xml::{DAV, XmlElement, XmlName, push_xml_element};
+use crate::xml::{DAV, XmlElement, XmlName, push_href_element, push_xml_element};
 
 /// A change of a property: its element as XML, or its removal.
 type PropertyChange = (XmlName, Option<String>);

@@ -233,13 +233,11 @@ fn a_source_or_destination_of_this_service_is_local() {
     talk(async {
         let dewar = fixture_with_copies(limits()).await;
         dewar.put("/bucket/file", b"content").await.is(201);
+        let local = |path, source| dewar.owner("COPY", path).header("source", source);
         let here = "http://localhost:8080/bucket/file";
-        pull(&dewar, "/bucket/a", here).send().await.is(201);
-        pull(&dewar, "/bucket/a", here).send().await.is(204);
-        pull(&dewar, "/bucket/b", "/bucket/file")
-            .send()
-            .await
-            .is(201);
+        local("/bucket/a", here).send().await.is(201);
+        local("/bucket/a", here).send().await.is(204);
+        local("/bucket/b", "/bucket/file").send().await.is(201);
         push(&dewar, "/bucket/file", "http://LOCALHOST:8080/bucket/c")
             .send()
             .await
@@ -248,10 +246,7 @@ fn a_source_or_destination_of_this_service_is_local() {
             let copy = dewar.get(&format!("/bucket/{name}")).await.is(200);
             assert_eq!(&copy.body[..], b"content");
         }
-        pull(&dewar, "/bucket/a", "/bucket/absent")
-            .send()
-            .await
-            .is(404);
+        local("/bucket/a", "/bucket/absent").send().await.is(404);
     });
 }
 
@@ -395,4 +390,47 @@ async fn until(happens: impl Fn() -> bool) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("it does not happen");
+}
+
+#[test]
+fn a_client_of_third_party_copies_reads_a_last_line_of_a_local_copy() {
+    talk(async {
+        let dewar = fixture_with_copies(limits()).await;
+        dewar.put("/bucket/file", b"content").await.is(201);
+        let here = "http://localhost:8080/bucket/file";
+        for (at, (name, value)) in [
+            ("x-number-of-streams", "1"),
+            ("secure-redirection", "1"),
+            ("credential", "none"),
+            ("transferheaderauthorization", "Bearer x"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let target = format!("/bucket/copy{at}");
+            let asked = || {
+                let request = dewar.owner("COPY", &target).header("source", here);
+                request.header(name, value)
+            };
+            assert_eq!(last_line(asked().send().await), "success: Created");
+            assert_eq!(&dewar.get(&target).await.is(200).body[..], b"content");
+            // It replaces the file, unless it must not.
+            assert_eq!(last_line(asked().send().await), "success: Created");
+            let kept = asked().header("overwrite", "F").send().await;
+            let line = last_line(kept);
+            assert!(line.starts_with("failure: File exists"), "{line}");
+        }
+        let absent = dewar.owner("COPY", "/bucket/absent");
+        let absent = absent.header("destination", "http://localhost:8080/bucket/x");
+        let absent = absent.header("credential", "none").send().await.is(404);
+        assert!(absent.text().contains("No such file or directory"));
+        let stranger = dewar.request("COPY", "/bucket/new").header("source", here);
+        let stranger = stranger.basic("KEY-stranger", "secret of stranger");
+        let stranger = stranger.header("credential", "none");
+        stranger.send().await.is(403);
+        let nowhere = dewar.owner("COPY", "/bucket/no/dir/x");
+        let nowhere = nowhere.header("source", here).header("credential", "none");
+        let line = last_line(nowhere.send().await);
+        assert!(line.contains("No such file or directory"), "{line}");
+    });
 }

@@ -305,7 +305,7 @@ impl Job {
     async fn run_in_turn(&self, transfer: &mut Transfer) -> Result<TransferOutcome, CopyFailure> {
         let ended = |failure: TransferFailure| {
             let end = match failure.cause() {
-                FailureCause::Cancelled => CopyEnd::Cancelled,
+                FailureCause::Cancelled | FailureCause::Shutdown => CopyEnd::Cancelled,
                 _ => CopyEnd::Unreachable,
             };
             let message = format!("Unable to copy {}; {}", self.writer.path, failure.text());
@@ -314,7 +314,7 @@ impl Job {
         let progress = transfer.start().await.map_err(ended)?;
         tokio::select! {
             biased;
-            () = transfer.cancelled() => Err(ended(TransferFailure::cancelled())),
+            failure = transfer.cancelled() => Err(ended(failure)),
             outcome = self.run(&progress) => outcome,
         }
     }

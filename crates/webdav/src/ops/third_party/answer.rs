@@ -1,4 +1,4 @@
-//! The answer to a third-party copy: performance markers while it runs, and one last line.
+//! The answer to a client of third-party copies: performance markers while its copy runs, and one last line.
 //!
 //! davix, which gfal2 and FTS use, skips the byte after each colon and reads at most 1,023 bytes of a line.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_env::Clock;
+use dewar_env::{BoxFuture, Clock};
 use dewar_http_front::{Answer, AnswerBody, stream_answer, typed_answer};
 use dewar_transfer::{FailureCause, TransferFailure, TransferOutcome, TransferView};
 use dewar_types::Timestamp;
@@ -18,34 +18,45 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 
 /// Time between two markers. Clients give up after 30 to 60 s without one.
-const MARKER_PAUSE: Duration = Duration::from_secs(5);
+pub(super) const MARKER_PAUSE: Duration = Duration::from_secs(5);
 
 /// Addresses in a marker: as many as a line of 1,023 bytes has place for.
 const ADDRESSES_MAX: usize = 16;
 
 const TEXT: &str = "text/plain";
 
-type CopyResult = Result<TransferOutcome, TransferFailure>;
+/// A copy that runs while it is polled.
+pub(super) type CopyWork = BoxFuture<'static, Result<(), TransferFailure>>;
 
 /// A copy under way. Dropped with the answer, when the client has gone, it ends the copy.
 struct RunningCopy {
-    view: TransferView,
-    task: AbortOnDropHandle<CopyResult>,
+    /// The copy in the registry, if it is from or to another server.
+    view: Option<TransferView>,
+    work: CopyWork,
     pauses: Interval,
     clock: Arc<dyn Clock>,
 }
 
 /// The answer for a copy that waits or runs in `task`.
-pub(super) fn running(
+pub(super) fn in_task(
     view: TransferView,
-    task: AbortOnDropHandle<CopyResult>,
+    task: AbortOnDropHandle<Result<TransferOutcome, TransferFailure>>,
     clock: Arc<dyn Clock>,
 ) -> Answer {
+    let work = Box::pin(async {
+        let early = |_| TransferFailure::new(FailureCause::LocalStorage, "the copy ended early");
+        task.await.map_err(early)?.map(|_| ())
+    });
+    running(Some(view), work, clock)
+}
+
+/// The answer for a copy under way.
+pub(super) fn running(view: Option<TransferView>, work: CopyWork, clock: Arc<dyn Clock>) -> Answer {
     let mut pauses = interval(MARKER_PAUSE);
     pauses.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let copy = RunningCopy {
         view,
-        task,
+        work,
         pauses,
         clock,
     };
@@ -53,14 +64,9 @@ pub(super) fn running(
         let mut copy = copy?;
         let text = tokio::select! {
             biased;
-            ended = &mut copy.task => {
-                let result = ended.unwrap_or_else(|_| {
-                    let why = "the copy ended early";
-                    Err(TransferFailure::new(FailureCause::LocalStorage, why))
-                });
-                return Some((Ok(last_line(&result)), None));
-            }
+            // The first marker is due at once, so each answer has one.
             _ = copy.pauses.tick() => copy.marker(),
+            result = &mut copy.work => return Some((Ok(last_line(&result)), None)),
         };
         Some((Ok(text), Some(copy)))
     });
@@ -70,26 +76,27 @@ pub(super) fn running(
     answer
 }
 
-/// The answer for a copy that failed before it began.
-pub(super) fn failed(failure: &TransferFailure) -> Answer {
-    let line = last_line(&Err(failure.clone()));
-    typed_answer(StatusCode::ACCEPTED, TEXT, line).map(|body: AnswerBody| body)
+/// The answer for a copy that is over already.
+pub(super) fn ended(result: &Result<(), TransferFailure>) -> Answer {
+    typed_answer(StatusCode::ACCEPTED, TEXT, last_line(result)).map(|body: AnswerBody| body)
 }
 
-fn last_line(result: &CopyResult) -> Bytes {
+fn last_line(result: &Result<(), TransferFailure>) -> Bytes {
     match result {
-        Ok(_) => Bytes::from_static(b"success: Created\n"),
+        Ok(()) => Bytes::from_static(b"success: Created\n"),
         Err(failure) => format!("failure: {}\n", failure.text()).into(),
     }
 }
 
 impl RunningCopy {
     fn marker(&self) -> Bytes {
-        let progress = self.view.progress();
+        let progress = self.view.as_ref().and_then(TransferView::progress);
         let bytes = progress.as_ref().map_or(0, |progress| progress.bytes());
         let remotes = progress.map(|progress| progress.remotes());
         let remotes = remotes.unwrap_or_default();
-        self.view.saw(&remotes);
+        if let Some(view) = &self.view {
+            view.saw(&remotes);
+        }
         marker(self.clock.now(), bytes, &remotes).into()
     }
 }

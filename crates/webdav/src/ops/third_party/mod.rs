@@ -2,7 +2,8 @@
 //!
 //! The rights of the caller are judged before the answer begins and before any name is resolved. The
 //! statuses 400, 401, 403, 404 and 501 are answers of their own, because clients show their text.
-//! Everything else is the last line of an answer with status 202 ([`answer`]).
+//! Everything else is the last line of an answer with status 202 ([`answer`]). A COPY of a client of third-party
+//! copies with both ends here is answered in the same way.
 
 mod answer;
 mod pull_target;
@@ -10,16 +11,19 @@ mod request;
 
 use std::sync::Arc;
 
+use dewar_env::Clock;
 use dewar_http_front::{Answer, value_of};
 use dewar_store::api::{
     GetRequest, ObjectRef, VersionAttributes, WriteCondition, WriteMode, WriteRequest,
 };
+use dewar_store::file::TreeReport;
 use dewar_transfer::{
-    Direction, FailureCause, PullRequest, PushRequest, QueueShare, Transfer, TransferDescription,
-    TransferFailure, TransferOptions, TransferOutcome,
+    Direction, FailureCause, ForwardedHeaders, PullRequest, PushRequest, QueueShare, Transfer,
+    TransferDescription, TransferFailure, TransferOptions, TransferOutcome,
 };
 use dewar_types::{Error, ErrorKind};
-use http::{HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
@@ -45,7 +49,7 @@ pub(super) async fn pull(
     };
     let transfer = match enter(copies, context, &copy, Direction::Pull) {
         Ok(transfer) => transfer,
-        Err(failure) => return Ok(answer::failed(&failure)),
+        Err(failure) => return Ok(answer::ended(&Err(failure))),
     };
     let view = transfer.view();
     let target = target.with_view(view.clone());
@@ -64,7 +68,7 @@ pub(super) async fn pull(
     };
     let task = copies.registry.runtime().spawn(work.in_current_span());
     let clock = Arc::clone(&front.env.clock);
-    Ok(answer::running(view, AbortOnDropHandle::new(task), clock))
+    Ok(answer::in_task(view, AbortOnDropHandle::new(task), clock))
 }
 
 /// Copies the file of the request to another server.
@@ -93,7 +97,7 @@ pub(super) async fn push(
     }
     let transfer = match enter(copies, context, &copy, Direction::Push) {
         Ok(transfer) => transfer,
-        Err(failure) => return Ok(answer::failed(&failure)),
+        Err(failure) => return Ok(answer::ended(&Err(failure))),
     };
     let view = transfer.view();
     let client = Arc::clone(&copies.client);
@@ -111,7 +115,7 @@ pub(super) async fn push(
     };
     let task = copies.registry.runtime().spawn(work.in_current_span());
     let clock = Arc::clone(&front.env.clock);
-    Ok(answer::running(view, AbortOnDropHandle::new(task), clock))
+    Ok(answer::in_task(view, AbortOnDropHandle::new(task), clock))
 }
 
 fn copies_of(front: &WebDav) -> Result<&ThirdPartyCopies> {
@@ -161,11 +165,50 @@ async fn may_pull(
     Ok(LocalTarget::new(front, context, request, named))
 }
 
+/// Whether a client of third-party copies asks for a COPY. Such a client reads the last line of a body, and
+/// takes an answer without a body for a failure, also if both ends of the copy are here. davix, which gfal2
+/// and FTS use, always sends the first two.
+pub(super) fn is_asked_for(headers: &HeaderMap) -> bool {
+    let known = ["x-number-of-streams", "secure-redirection", "credential"];
+    known.iter().any(|name| headers.contains_key(*name)) || ForwardedHeaders::are_in(headers)
+}
+
+/// The answer to a client of third-party copies whose copy has both ends here. It has markers if the copy takes
+/// longer than the pause between two.
+pub(super) async fn local(
+    clock: Arc<dyn Clock>,
+    copy: impl Future<Output = Result<TreeReport>> + Send + 'static,
+) -> Result<Answer> {
+    let mut copy = Box::pin(copy);
+    match timeout(answer::MARKER_PAUSE, &mut copy).await {
+        Ok(Err(refusal)) => refuse(refusal),
+        Ok(Ok(report)) => Ok(answer::ended(&of_report(&report))),
+        Err(_) => {
+            let work = Box::pin(async {
+                let report = copy.await.map_err(|refusal| failure_of(&refusal))?;
+                of_report(&report)
+            });
+            Ok(answer::running(None, work, clock))
+        }
+    }
+}
+
+/// The failure of a copy of which a part failed.
+fn of_report(report: &TreeReport) -> Result<(), TransferFailure> {
+    if report.failed == 0 {
+        return Ok(());
+    }
+    let kind = report.failures.first().map(|(_, error)| error.kind());
+    let cause = kind.map_or(FailureCause::LocalStorage, FailureCause::of_store);
+    let detail = format!("{} names were not copied", report.failed);
+    Err(TransferFailure::new(cause, detail))
+}
+
 /// The answer to a copy that does not begin.
 ///
 /// # Errors
 /// The refusal, if its status reaches clients with its text.
-fn refuse(refusal: DavError) -> Result<Answer> {
+pub(super) fn refuse(refusal: DavError) -> Result<Answer> {
     let told = [
         StatusCode::BAD_REQUEST,
         StatusCode::UNAUTHORIZED,
@@ -176,14 +219,19 @@ fn refuse(refusal: DavError) -> Result<Answer> {
     if told.contains(&refusal.status()) {
         return Err(refusal);
     }
-    let cause = match refusal.kind() {
-        Some(kind) => FailureCause::of_store(kind),
-        None => FailureCause::LocalStorage,
+    Ok(answer::ended(&Err(failure_of(&refusal))))
+}
+
+/// The failure that a refusal is in the last line of an answer.
+fn failure_of(refusal: &DavError) -> TransferFailure {
+    let cause = match (refusal.kind(), refusal.status()) {
+        (Some(kind), _) => FailureCause::of_store(kind),
+        (None, StatusCode::PRECONDITION_FAILED) => FailureCause::LocalExists,
+        (None, StatusCode::CONFLICT) => FailureCause::LocalMissing,
+        (None, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => FailureCause::LocalDenied,
+        (None, _) => FailureCause::LocalStorage,
     };
-    Ok(answer::failed(&TransferFailure::new(
-        cause,
-        refusal.message(),
-    )))
+    TransferFailure::new(cause, refusal.message())
 }
 
 /// Takes a copy into the registry.

@@ -2,15 +2,13 @@
 
 use dewar_http_front::{declared_digests, header};
 use dewar_transfer::{
-    ClientInfo, ForwardedHeaders, ForwardedHeadersError, TransferOptions, TransferUrl, UrlError,
+    ClientInfo, ForwardedHeaders, ForwardedHeadersError, SCITAGS, TransferOptions, TransferUrl,
+    UrlError,
 };
 use http::StatusCode;
 
 use crate::context::RequestContext;
 use crate::error::{DavError, Result};
-
-/// Experiments and activities have 9 and 6 bits. Values below are not used.
-const SCITAG_MIN: u16 = 65;
 
 /// A copy from or to another server, as a client asks for it.
 pub(super) struct RemoteCopy {
@@ -43,9 +41,6 @@ impl RemoteCopy {
         });
         let flags = header(headers, "copy-flags")?.unwrap_or_default();
         let mut flags = flags.split([',', ' ', ';']);
-        // A tag is for accounting: a wrong one does not stop a copy.
-        let scitag = header(headers, "scitag").unwrap_or_default();
-        let scitag = scitag.and_then(|text| text.trim().parse().ok());
         let client_info = header(headers, "clientinfo").unwrap_or_default();
         Ok(Self {
             remote: TransferUrl::parse(remote.trim())?,
@@ -55,11 +50,24 @@ impl RemoteCopy {
                 no_head: flags.any(|flag| flag.eq_ignore_ascii_case("nohead")),
                 expected: declared_digests(headers)?,
                 overwrite: context.overwrites()?,
-                scitag: scitag.filter(|tag| *tag >= SCITAG_MIN),
+                scitag: scitag_of(context),
             },
             client_info: client_info.map(ClientInfo::parse).unwrap_or_default(),
         })
     }
+}
+
+/// The tag of the flow, by any of the names that clients use. It is for accounting: a wrong one does not stop a
+/// copy.
+fn scitag_of(context: &RequestContext) -> Option<u16> {
+    let named = |name| header(context.headers(), name).unwrap_or_default();
+    let query = context.head.uri.query().unwrap_or_default();
+    let mut query = query.split('&');
+    let text = named("scitag")
+        .or_else(|| named("transferheaderscitag"))
+        .or_else(|| query.find_map(|pair| pair.strip_prefix("scitag.flow=")));
+    let tag = text?.trim().parse().ok();
+    tag.filter(|tag| SCITAGS.contains(tag))
 }
 
 fn refused(words: &'static str) -> DavError {
