@@ -238,7 +238,7 @@ impl<'a> RemoteSession<'a> {
     /// The URL to which an answer redirects, if it does.
     ///
     /// # Errors
-    /// [`FailureCause::Redirect`].
+    /// [`FailureCause::Redirect`]; [`FailureCause::RemoteStatus`] with 404 for a directory.
     pub(crate) fn redirect(
         &self,
         answer: &RemoteAnswer,
@@ -257,6 +257,11 @@ impl<'a> RemoteSession<'a> {
         match answer.url.join(location) {
             Ok(next) if answer.url.is_secure() && !next.is_secure() => {
                 failed(&"from https to http")
+            }
+            // Web servers lead from a directory to its path with a slash, where its listing is.
+            Ok(next) if next.is_directory() => {
+                let detail = format!("{} is a directory", answer.url);
+                Err(TransferFailure::new(FailureCause::RemoteStatus(404), detail))
             }
             Ok(next) => Ok(Some(next)),
             Err(error) => failed(&error),

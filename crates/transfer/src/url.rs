@@ -129,6 +129,12 @@ impl TransferUrl {
         self.path.path()
     }
 
+    /// Whether the path ends with a slash, as those of directories do.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        self.path.path().ends_with('/')
+    }
+
     /// Path and query for the request line. May contain secrets.
     pub(crate) fn request_target(&self) -> &PathAndQuery {
         &self.path

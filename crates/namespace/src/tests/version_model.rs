@@ -278,9 +278,7 @@ impl World {
         let held = |dir: &str| self.keys.keys().any(|key| key.starts_with(dir));
         let expected = if !self.live(&old) {
             Err(ErrorKind::NotFound)
-        } else if new.starts_with(&old) && new != old {
-            Err(ErrorKind::InvalidArgument)
-        } else if old.starts_with(&new) && new != old {
+        } else if new != old && (new.starts_with(&old) || old.starts_with(&new)) {
             Err(ErrorKind::InvalidArgument)
         } else if new != old && held(&new) {
             Err(ErrorKind::NotEmpty)

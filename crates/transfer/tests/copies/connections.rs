@@ -75,6 +75,24 @@ async fn loops_end() {
     }
 }
 
+/// The listing of a directory is not the content of a file.
+#[tokio::test]
+async fn a_directory_is_not_copied() {
+    let fixture = Fixture::new().await;
+    let peer = Peer::new(|_, asked| match asked.method == "GET" && asked.target == "/d" {
+        true => answer("301 Moved Permanently", &redirect("/d/"), b""),
+        false => answer("200 OK", "Content-Type: text/html\r\n", b"<html>"),
+    });
+    let peer = peer.await;
+    let failure = fixture.pull(&pull_of(&peer.url("/d"))).await;
+    let failure = failure.expect_err("a directory");
+    assert!(
+        failure.text().contains("No such file or directory"),
+        "{failure}"
+    );
+    assert!(fixture.file().await.is_none());
+}
+
 #[tokio::test]
 async fn the_token_goes_to_the_named_host_and_to_trusted_ones() {
     for (trust, shown) in [

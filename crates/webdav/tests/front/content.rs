@@ -423,6 +423,10 @@ fn a_directory_is_a_page_for_people() {
     talk(async {
         let dewar = fixture().await;
         dewar.put("/bucket/%3Cscript%3E", b"x").await.is(201);
+        let slash = dewar.get("/bucket").await.is(301);
+        assert_eq!(slash.header("location"), Some("/bucket/"));
+        let slash = dewar.get("//bucket?after=a").await.is(301);
+        assert_eq!(slash.header("location"), Some("/bucket/?after=a"));
         let page = dewar.get("/bucket/").await.is(200);
         assert_eq!(
             page.header("content-type"),

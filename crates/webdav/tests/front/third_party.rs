@@ -163,6 +163,7 @@ fn what_clients_must_read_is_a_status() {
             "https://ann:secret@h/x",
             "https://h:0/x",
             "https://h/x#y",
+            "https://h/x/",
         ] {
             pull(&dewar, "/bucket/new", url).send().await.is(400);
             push(&dewar, "/bucket/file", url).send().await.is(400);

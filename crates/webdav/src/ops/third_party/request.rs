@@ -42,8 +42,12 @@ impl RemoteCopy {
         let flags = header(headers, "copy-flags")?.unwrap_or_default();
         let mut flags = flags.split([',', ' ', ';']);
         let client_info = header(headers, "clientinfo").unwrap_or_default();
+        let remote = TransferUrl::parse(remote.trim())?;
+        if remote.is_directory() {
+            return Err(refused("The other side's URL is that of a directory: name a file."));
+        }
         Ok(Self {
-            remote: TransferUrl::parse(remote.trim())?,
+            remote,
             headers: ForwardedHeaders::from_request(headers)?,
             options: TransferOptions {
                 streams: streams.transpose()?.unwrap_or(1),
