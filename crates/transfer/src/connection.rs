@@ -105,6 +105,8 @@ impl TransferClient {
         let shaken = http1::Builder::new()
             .max_headers(ANSWER_HEADERS_MAX)
             .max_buf_size(CONNECTION_BUFFER_BYTES)
+            // xrootd 5.5.3 knows `Authorization` in this case only.
+            .title_case_headers(true)
             .handshake(TokioIo::new(stream))
             .await;
         let (sender, connection) = shaken.map_err(|error| {
