@@ -161,8 +161,8 @@ fn share_of(space: &SpaceReport) -> Share {
     share(&name, &space.path, total, space.usage.bytes, &space.vos)
 }
 
-/// The share of what is in no space: what the quotas of the spaces leave of the disks. A space in another
-/// one is part of it.
+/// The share of what is in no space: what the quotas of the spaces leave of the disks, and no more than is
+/// free. A space in another one is part of it.
 fn public_share(spaces: &[SpaceReport], online: UsableSpace, whole: u64) -> Share {
     let (mut quotas, mut used) = (0u64, 0u64);
     for space in spaces.iter().filter(|space| !space.inner) {
@@ -170,7 +170,9 @@ fn public_share(spaces: &[SpaceReport], online: UsableSpace, whole: u64) -> Shar
         used = used.saturating_add(space.usage.bytes);
     }
     let used = whole.saturating_sub(used);
-    let total = online.total.saturating_sub(quotas).max(used);
+    // Other programs may have filled a part of the disks.
+    let total = used.saturating_add(online.free);
+    let total = total.min(online.total.saturating_sub(quotas)).max(used);
     share(PUBLIC_SPACE, "/", total, used, &[])
 }
 
@@ -210,6 +212,12 @@ mod tests {
         ];
         let public = public_share(&spaces, online, 100);
         assert_eq!((public.totalsize, public.usedsize), (500, 55));
+        let full = UsableSpace {
+            total: 1000,
+            free: 20,
+        };
+        let public = public_share(&spaces, full, 100);
+        assert_eq!((public.totalsize, public.usedsize), (75, 55));
         // Quotas may promise more than there is.
         let large = [space("large", u64::MAX, 40, false)];
         let public = public_share(&large, online, 100);
