@@ -76,7 +76,8 @@ impl Store {
     /// - [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`].
     /// - [`ErrorKind::IsADirectory`] for a file onto a directory.
     /// - [`ErrorKind::NotADirectory`] for a directory onto a file, and for a file above the target.
-    /// - [`ErrorKind::AlreadyExists`] and [`ErrorKind::NotEmpty`] as [`Overwrite`] says.
+    /// - [`ErrorKind::AlreadyExists`] and [`ErrorKind::NotEmpty`] as [`Overwrite`] says. `NotEmpty` also
+    ///   if a space is at or below a directory that would be replaced.
     /// - [`ErrorKind::InvalidArgument`] for a target below the source.
     /// - [`ErrorKind::Unsupported`] for another bucket or space ([`crate::api::CrossDeviceError`]), in a bucket with object lock, and where
     ///   something would be replaced whose versions are kept or that contains a space.
@@ -133,6 +134,7 @@ impl Store {
             replaces_tree = old.directory().is_some();
             if replaces_tree {
                 inner.authorize_tree_removal(caller, &bucket, target)?;
+                inner.refuse_spaces_within(&bucket, target)?;
             }
         }
         let asked = match request.overwrite {
@@ -207,6 +209,7 @@ impl Inner {
         let (directory, file) = (old.directory().is_some(), old.file().is_some());
         if directory {
             self.authorize_tree_removal(caller, bucket, target)?;
+            self.refuse_spaces_within(bucket, target)?;
         }
         if file {
             let (named, details) = (Some(target.as_str()), self.details());

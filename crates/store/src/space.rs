@@ -104,7 +104,7 @@ impl Store {
         let (path, name) = (new.path, new.name.clone());
         let owner = bucket.record.attributes.owner;
         let tenant = bucket.tenant.clone();
-        let space = NewSpace {
+        let mut space = NewSpace {
             name: new.name,
             group,
             vos: new.vos,
@@ -119,8 +119,23 @@ impl Store {
                 existing: true,
                 hierarchy: Hierarchy::Strict,
             };
-            tree.make_dir(&administrator(owner), &bucket, &path, options)
-                .await?;
+            // A name that is taken is refused below, and no directory is made for it.
+            if tree.space_called(bucket.tenant.id, &space.name).is_none() {
+                let owner = administrator(owner);
+                tree.make_dir(&owner, &bucket, &path, options).await?;
+            }
+            let limits = match tree.space(&bucket, &path).await {
+                Ok(found) => found.map(|(_, limits)| limits).unwrap_or_default(),
+                Err(error) if error.kind() == ErrorKind::NotFound => Quota::default(),
+                Err(error) => return Err(error),
+            };
+            // Limits that are not given stay.
+            space.quota = Quota {
+                max_bytes: space.quota.max_bytes.or(limits.max_bytes),
+                max_objects: space.quota.max_objects.or(limits.max_objects),
+                soft_bytes: space.quota.soft_bytes.or(limits.soft_bytes),
+                soft_objects: space.quota.soft_objects.or(limits.soft_objects),
+            };
             tree.add_space(&administrator(UserId(0)), &bucket, &path, space)
                 .await
         });

@@ -21,6 +21,7 @@ mod assembly;
 mod extent_map;
 mod memory;
 mod sealed_logs;
+mod version_commit;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,11 +31,8 @@ use bytes::{Bytes, BytesMut};
 use dewar_auth::Caller;
 use dewar_catalog::record::{ContentCopy, DisplayedChecksum, ETag, Extent};
 use dewar_checksum::{Algorithm, AlgorithmSet, Digest, DigestSet};
-use dewar_disks::BlobTable;
 use dewar_disks::blob::ChecksummedBytes;
-use dewar_namespace::{
-    Bucket, DataChanges, Hierarchy, NameRef, NewVersion, Reservation, ResolvedName,
-};
+use dewar_namespace::{Bucket, Hierarchy, NewVersion, Reservation, ResolvedName};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, PoolId, Result};
 use minicbor::bytes::ByteVec;
 
@@ -46,7 +44,7 @@ use crate::api::{
 use crate::content_log::{ContentLog, StagedContent};
 use crate::content_reader::{ContentReader, ReadOrder};
 use crate::encryption::{self, NewDataKey};
-use crate::info::{check_metadata, full_checksum, version_info, with_expiry};
+use crate::info::{check_metadata, full_checksum};
 use crate::limits::{OBJECT_BYTES_MAX, READ_WRITE_SWITCHES_MAX, REVISION_RUNS_MAX};
 use crate::write::{AuthorizedWrite, current_version, run_to_completion};
 use crate::{Inner, SharedStore, Store};
@@ -55,6 +53,7 @@ use dewar_disks::salvage_header::{PartOf, SalvageOrigin};
 use assembly::{AssemblySources, UncommittedReader};
 use extent_map::{ExtentMap, ExtentOrigin, MappedExtent};
 use sealed_logs::{SealedLog, SealedLogs};
+use version_commit::VersionCommit;
 
 /// Digests are computed anew for a file of at most so many times the bytes that were written.
 const DIGEST_SHARE: u64 = 4;
@@ -711,62 +710,6 @@ impl ContentWriter {
 fn shown_checksum(digests: &DigestSet) -> Option<DisplayedChecksum> {
     let crc32c = digests.get(Algorithm::Crc32c);
     full_checksum(crc32c.map(|crc| crc.algorithm()))
-}
-
-/// What is needed to give a version its name.
-struct VersionCommit {
-    shared: SharedStore,
-    principal: String,
-    bucket: Bucket,
-    key: ObjectKey,
-    found: Option<ResolvedName>,
-    owner: ObjectOwner,
-    condition: WriteCondition,
-    is_new: bool,
-    held: StagedContent,
-    sealed: SealedLogs,
-    reservation: Option<Reservation>,
-    /// Keeps the revised content until it is shared.
-    _base: Option<ContentReader>,
-}
-
-impl VersionCommit {
-    async fn publish(
-        mut self,
-        new: NewVersion,
-        clear: DigestSet,
-        checksum: Option<DisplayedChecksum>,
-    ) -> Result<ObjectInfo> {
-        let mut extra: DataChanges = self.held.extra();
-        for log in &self.sealed.logs {
-            extra.puts.extend(BlobTable::first_entries(&log.record));
-        }
-        // What the version counts is judged in its batch.
-        drop(self.reservation);
-        let actor = self.owner.actor(&self.principal);
-        let name = NameRef::new(&self.bucket, &self.key, self.found.take());
-        let (tree, condition) = (&self.shared.tree, &self.condition);
-        // Boxed, or the task would be five times as large, and copied as a whole when it begins.
-        let outcome = Box::pin(tree.publish(&actor, name, new, condition, &extra)).await;
-        for log in std::mem::take(&mut self.sealed.logs) {
-            let held = StagedContent::Large { record: log.record };
-            held.settle(&self.shared, &outcome).await;
-        }
-        self.held.settle(&self.shared, &outcome).await;
-        let published = outcome.map_err(|error| match error.kind() {
-            ErrorKind::Precondition if self.is_new => {
-                let message = format!("{} exists", self.bucket.path(self.key.as_str()));
-                Error::with_source(ErrorKind::AlreadyExists, message, error)
-            }
-            _ => error,
-        })?;
-        let mut version = published.version;
-        // The writer knows what it wrote, encrypted or not.
-        version.digests = clear;
-        version.checksum = checksum;
-        let info = version_info(&self.bucket, self.owner.owner, &version);
-        with_expiry(info, &self.bucket, self.key.as_str(), &version)
-    }
 }
 
 fn of_base(len: u64) -> MappedExtent {

@@ -5,7 +5,7 @@ use dewar_namespace::{Emptiness, RenameOptions};
 use dewar_types::{BucketName, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
 use super::{Rig, bucket, content, object, run};
-use crate::api::BucketRef;
+use crate::api::{BucketRef, Overwrite, RenameNodeRequest};
 use crate::file::{CopyTreeRequest, MakeDirRequest};
 use crate::quota::{Quota, QuotaTarget};
 use crate::space::{AddSpace, SpaceReport};
@@ -343,5 +343,54 @@ fn a_space_is_found_by_name_only_by_those_who_may_list_it() {
         let part = QuotaTarget::Directory(first.clone(), key("disk/part"));
         rig.store.set_quota(&part, bytes(5)).await.expect("limited");
         assert_eq!(at("disk/part/x").await, Some((disk, Some(5))));
+    });
+}
+
+#[test]
+fn a_directory_that_becomes_a_space_keeps_limits_that_are_not_given() {
+    run(async {
+        let rig = Rig::new(48).await;
+        rig.put("data/f", &content(10, 1)).await.expect("put");
+        let target = QuotaTarget::Directory(bucket("first"), key("data"));
+        let before = Quota {
+            max_objects: Some(7),
+            soft_bytes: Some(500),
+            ..bytes(2000)
+        };
+        rig.store.set_quota(&target, before).await.expect("limited");
+        add(&rig, "DATA", "data", 1000).await.expect("made");
+        let after = rig.store.quota(&target).await.expect("read").quota;
+        let expected = Quota {
+            max_bytes: Some(1000),
+            ..before
+        };
+        assert_eq!(after, expected);
+        // A name that is taken makes no directory.
+        refusal(&rig, space("DATA", "fresh", 10)).await;
+        let fresh = QuotaTarget::Directory(bucket("first"), key("fresh"));
+        let missing = rig.store.quota(&fresh).await.expect_err("no directory");
+        assert!(missing.message().ends_with("does not exist"), "{missing}");
+    });
+}
+
+#[test]
+fn a_rename_does_not_replace_the_directory_of_a_space() {
+    run(async {
+        let rig = Rig::new(49).await;
+        for name in ["space/f", "from/f", "lone"] {
+            rig.put(name, &content(10, 1)).await.expect("put");
+        }
+        add(&rig, "DATA", "space", 1000).await.expect("made");
+        for source in ["from", "lone"] {
+            let request = RenameNodeRequest {
+                source: object(source),
+                target: object("space"),
+                overwrite: Overwrite::Everything,
+            };
+            let renamed = rig.store.rename_node(&rig.ann, request).await;
+            let error = renamed.expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::NotEmpty, "{source}");
+        }
+        assert_eq!(rig.keys().await, ["from/f", "lone", "space/f"]);
     });
 }
