@@ -1,4 +1,4 @@
-//! What a certificate says about itself: the names that it covers, and when it ends.
+//! The facts in a certificate: the names that it covers, and when it ends.
 
 use std::net::IpAddr;
 

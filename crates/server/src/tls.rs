@@ -221,7 +221,7 @@ impl Tls {
         }
     }
 
-    /// What the certificate in use says about itself; `None` for one that cannot be parsed.
+    /// The facts in the certificate in use; `None` for one that cannot be parsed.
     #[must_use]
     pub fn facts(&self) -> Option<CertificateFacts> {
         CertificateFacts::of(&self.current.0.load().cert)
