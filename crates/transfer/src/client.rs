@@ -11,10 +11,10 @@ use dewar_store::api::{ExpectedContent, ObjectInfo};
 use dewar_types::Result;
 use rustls::ClientConfig;
 
+use crate::block_memory::BlockMemory;
 use crate::connect_rules::ConnectRules;
 use crate::name_resolver::NameResolver;
 use crate::pace::Pace;
-use crate::ranged_pull::BlockMemory;
 use crate::request::SourceDescription;
 
 /// Trust in certificates when this server is the client.

@@ -13,6 +13,7 @@
 
 mod allow_list;
 mod answer_head;
+mod block_memory;
 mod client;
 mod client_info;
 mod connect_rules;

@@ -1,6 +1,6 @@
 //! How far a running copy is, for markers, lists and records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -25,7 +25,12 @@ pub struct TransferProgress {
     attempts: AtomicU32,
     /// Connections to each address of the other side.
     remotes: Mutex<BTreeMap<SocketAddr, u32>>,
+    /// Addresses to which there were connections.
+    seen: Mutex<BTreeSet<SocketAddr>>,
 }
+
+/// Addresses of the other side that are remembered for the record.
+pub(crate) const SEEN_MAX: usize = 16;
 
 impl Default for TransferProgress {
     fn default() -> Self {
@@ -46,6 +51,7 @@ impl TransferProgress {
             size: AtomicU64::new(UNKNOWN),
             attempts: AtomicU32::new(0),
             remotes: Mutex::default(),
+            seen: Mutex::default(),
         }
     }
 
@@ -98,6 +104,11 @@ impl TransferProgress {
         self.remotes.lock().keys().copied().collect()
     }
 
+    /// The addresses of the other side to which connections were made, at most [`SEEN_MAX`].
+    pub(crate) fn seen(&self) -> Vec<SocketAddr> {
+        self.seen.lock().iter().copied().collect()
+    }
+
     /// The size of the file, as soon as it is known.
     pub fn set_size(&self, size: u64) {
         self.size.store(size, Relaxed);
@@ -124,6 +135,10 @@ impl TransferProgress {
     /// Shows an address as connected until the result is dropped.
     pub(crate) fn connected(self: &Arc<Self>, address: SocketAddr) -> ConnectedRemote {
         *self.remotes.lock().entry(address).or_default() += 1;
+        let mut seen = self.seen.lock();
+        if seen.len() < SEEN_MAX {
+            seen.insert(address);
+        }
         ConnectedRemote {
             progress: Arc::clone(self),
             address,
@@ -180,5 +195,7 @@ mod tests {
         assert_eq!(progress.remotes(), [address]);
         drop(second);
         assert!(progress.remotes().is_empty());
+        // The record has it.
+        assert_eq!(progress.seen(), [address]);
     }
 }

@@ -7,8 +7,8 @@
 //! - **Newcomers.** A user starts another copy only while it runs fewer than are free, and a share only
 //!   while it runs fewer than three times as many as are free. So a user alone gets half of all places,
 //!   a collaboration alone three quarters, and a newcomer always finds a place at once.
-//! - **Bounds.** A user may have as many waiting copies as are free for others to wait. A copy that has
-//!   waited for [`QueueLimits::wait_max`] fails.
+//! - **Bounds.** A user may have as many waiting copies as are free for others to wait, and a share three
+//!   times as many. A copy that has waited for [`QueueLimits::wait_max`] fails.
 //!
 //! The queue has no task and no clock of its own: places are given when copies come and go.
 
@@ -22,7 +22,8 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// A share runs fewer than so many times the number of free places when it starts another copy.
+/// A share runs fewer than so many times the number of free places when it starts another copy, and the same
+/// holds for copies that wait.
 const SHARE_OF_FREE: usize = 3;
 
 /// Limits of a [`TransferQueue`].
@@ -196,7 +197,10 @@ impl TransferQueue {
         let own = places.users.get(&share.user).copied().unwrap_or_default();
         let free = places.limits.waiting_max.saturating_sub(places.waiting);
         // A copy for which there is a place does not wait, so it counts against no bound.
-        if own.waiting >= free && !places.has_place_for(share) {
+        let of_share = places.shares.get(&share.share);
+        let of_share = of_share.map_or(0, |share| share.counts.waiting);
+        let is_full = own.waiting >= free || of_share >= free.saturating_mul(SHARE_OF_FREE);
+        if is_full && !places.has_place_for(share) {
             return Err(QueueFull);
         }
         places.came += 1;
@@ -482,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_bounded_for_each_user_and_for_all() {
+    fn waiting_is_bounded_for_each_user_and_share_and_for_all() {
         let queue = TransferQueue::new(QueueLimits {
             active_max: 1,
             waiting_max: 8,
@@ -491,11 +495,18 @@ mod tests {
         let _runs = queue.enter(&share("a", "ann")).expect("free");
         let all_of =
             |of: &QueueShare| std::iter::from_fn(|| queue.enter(of).ok()).collect::<Vec<_>>();
-        let counts: Vec<Vec<QueuePlace>> = ["ann", "ben", "cary", "dan", "eve"]
-            .map(|user| all_of(&share("a", user)))
-            .into();
-        let counted: Vec<usize> = counts.iter().map(Vec::len).collect();
-        assert_eq!(counted, [4, 2, 1, 1, 0]);
+        let users = [
+            ("a", "ann"),
+            ("a", "ben"),
+            // Three quarters of all are of one share.
+            ("a", "cary"),
+            ("b", "dan"),
+            ("c", "eve"),
+            ("d", "fay"),
+        ];
+        let counts = users.map(|(of, user)| all_of(&share(of, user)));
+        let counted = counts.map(|places| places.len());
+        assert_eq!(counted, [4, 2, 0, 1, 1, 0]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,9 +1,6 @@
 //! The ranges of one file over several connections, in order.
 //!
-//! Each connection asks for one block after the other. A block is handed on when it is whole, and the blocks
-//! that are asked for at the same time have [`STREAMS_BUFFER_BYTES`] together, or one block of [`BLOCK_BYTES_MIN`] for
-//! each connection if that is more. The blocks of all pulls have [`STREAMS_BYTES_TOTAL`]: a pull that finds no
-//! room among them goes over one connection.
+//! Each connection asks for one block after the other. A block is handed on when it is whole.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,13 +12,12 @@ use futures_util::stream::FuturesOrdered;
 use http::header::IF_MATCH;
 use http::{HeaderMap, Method, StatusCode};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::answer_head::{ContentRange, content_range, strong_etag};
+use crate::block_memory::block_bytes;
 use crate::client::TransferClient;
 use crate::exchange::{RemoteAnswer, RemoteSession, broken, in_time};
 use crate::failure::{FailureCause, TransferFailure};
-use crate::limits::{BLOCK_BYTES_MIN, STREAMS_BUFFER_BYTES, STREAMS_BYTES_TOTAL};
 use crate::progress::TransferProgress;
 use crate::request::{PullRequest, SourceDescription};
 use crate::request_headers::{add_range, header_value};
@@ -36,31 +32,6 @@ pub(crate) struct FileBlock {
 
 /// A block, or `None` if the source answers no ranges.
 type BlockResult = Result<Option<FileBlock>, TransferFailure>;
-
-/// The memory for the blocks of all pulls, counted in [`BLOCK_BYTES_MIN`].
-#[derive(Debug)]
-pub(crate) struct BlockMemory(Arc<Semaphore>);
-
-impl Default for BlockMemory {
-    fn default() -> Self {
-        let blocks = usize::try_from(STREAMS_BYTES_TOTAL / BLOCK_BYTES_MIN);
-        Self(Arc::new(Semaphore::new(blocks.unwrap_or_default())))
-    }
-}
-
-impl BlockMemory {
-    /// Memory for the blocks of so many connections, until it is dropped; `None` if others have it.
-    pub(crate) fn take(&self, streams: usize) -> Option<OwnedSemaphorePermit> {
-        let blocks = (streams as u64 * block_bytes(streams)).div_ceil(BLOCK_BYTES_MIN);
-        let blocks = u32::try_from(blocks).ok()?;
-        Arc::clone(&self.0).try_acquire_many_owned(blocks).ok()
-    }
-}
-
-/// Bytes of a block of a pull over so many connections.
-fn block_bytes(streams: usize) -> u64 {
-    (STREAMS_BUFFER_BYTES / streams as u64).max(BLOCK_BYTES_MIN)
-}
 
 /// The blocks of a file from some byte on.
 pub(crate) struct RangedSource<'a> {
@@ -232,22 +203,4 @@ impl BlockRequest {
 fn changed(answer: &RemoteAnswer, why: &str) -> TransferFailure {
     let detail = format!("{}: {why}", answer.url);
     TransferFailure::new(FailureCause::SourceChanged, detail)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_memory_of_all_pulls_is_bounded() {
-        let memory = BlockMemory::default();
-        let held: Vec<_> = std::iter::from_fn(|| memory.take(3)).collect();
-        assert_eq!(held.len(), 16);
-        assert!(memory.take(2).is_none());
-        drop(held);
-        // More than eight connections have a block each.
-        let many: Vec<_> = std::iter::from_fn(|| memory.take(64)).collect();
-        assert_eq!(many.len(), 2);
-        assert!(memory.take(255).is_none());
-    }
 }

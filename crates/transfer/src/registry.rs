@@ -22,15 +22,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client_info::ClientInfo;
 use crate::failure::{FailureCause, TransferFailure};
-use crate::progress::TransferProgress;
+use crate::progress::{SEEN_MAX, TransferProgress};
 use crate::queue::{QueueFull, QueueLimits, QueuePlace, QueueShare, TransferQueue};
 use crate::record::TransferRecord;
 use crate::record_log::RecordLog;
 use crate::request::{DigestVerdict, Direction, TransferOutcome};
 use crate::runtime::TransferRuntime;
-
-/// Addresses of the other side that a record has at most.
-const ADDRESSES_MAX: usize = 16;
 
 /// The cause in records and metrics of a copy that is complete.
 const SUCCESS: &str = "success";
@@ -170,7 +167,6 @@ struct RunState {
     progress: Option<Arc<TransferProgress>>,
     /// Bytes of disk space that it will need in all.
     reserved: u64,
-    addresses: BTreeSet<SocketAddr>,
 }
 
 impl TransferRegistry {
@@ -324,9 +320,9 @@ impl TransferRegistry {
             Some(_) => run.waited,
             None => now.saturating_sub(entry.came),
         };
-        let mut addresses = run.addresses.clone();
         drop(run);
-        addresses.extend(progress.iter().flat_map(|progress| progress.remotes()));
+        let seen = progress.iter().flat_map(|progress| progress.seen());
+        let mut addresses: BTreeSet<SocketAddr> = seen.collect();
         addresses.extend(result.ok().and_then(|outcome| outcome.remote));
         let cause = match result {
             Ok(_) => SUCCESS,
@@ -366,7 +362,7 @@ impl TransferRegistry {
             remote_path: description.remote_path.clone(),
             remote_addresses: addresses
                 .iter()
-                .take(ADDRESSES_MAX)
+                .take(SEEN_MAX)
                 .map(ToString::to_string)
                 .collect(),
             bytes: match (result, &progress) {
@@ -443,16 +439,6 @@ impl TransferView {
             self.entry.run.lock().reserved = bytes;
         }
         fits
-    }
-
-    /// Remembers the addresses of the other side for the record.
-    pub fn saw(&self, addresses: &[SocketAddr]) {
-        let mut run = self.entry.run.lock();
-        for address in addresses {
-            if run.addresses.len() < ADDRESSES_MAX {
-                run.addresses.insert(*address);
-            }
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What values of keys may be, beyond their types.
+//! The rules for values of keys, beyond their types.
 
 use std::path::Path;
 

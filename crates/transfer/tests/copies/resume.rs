@@ -233,8 +233,9 @@ async fn several_connections_resume_behind_what_came() {
                 let (last, size) = (last.expect("an end"), sent.len());
                 let range = format!("Content-Range: bytes {first}-{last}/{size}");
                 let len = last + 1 - first;
-                let head =
-                    format!("HTTP/1.1 206 Partial\r\nContent-Length: {len}\r\n{range}\r\n\r\n");
+                let head = format!(
+                    "HTTP/1.1 206 Partial\r\nContent-Length: {len}\r\n{range}\r\n{headers}\r\n"
+                );
                 vec![text(head), text("some bytes"), Step::Close]
             }
             _ => part(request, &sent, headers),

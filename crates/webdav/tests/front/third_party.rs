@@ -435,3 +435,29 @@ fn a_client_of_third_party_copies_reads_a_last_line_of_a_local_copy() {
         assert!(line.contains("No such file or directory"), "{line}");
     });
 }
+
+#[test]
+fn a_scitag_has_three_names() {
+    talk_to_peers(async {
+        let dewar = fixture_with_copies(limits()).await;
+        let registry = Arc::clone(dewar.registry.as_ref().expect("copies"));
+        let peer = Peer::start(PeerFile::Hangs).await;
+        let tag_of = async |path: &str, headers: &[(&str, &str)]| {
+            let mut request = pull(&dewar, path, &peer.url("/x"));
+            for (name, value) in headers {
+                request = request.header(name, value);
+            }
+            let answer = request.open().await;
+            let tag = registry.list()[0].description.scitag;
+            drop(answer);
+            until(|| registry.list().is_empty()).await;
+            tag
+        };
+        let path = "/bucket/new?scitag.flow=131";
+        let [own, forwarded] = [("scitag", "129"), ("transferheaderscitag", "130")];
+        assert_eq!(tag_of(path, &[own, forwarded]).await, Some(129));
+        assert_eq!(tag_of(path, &[forwarded]).await, Some(130));
+        assert_eq!(tag_of(path, &[]).await, Some(131));
+        assert_eq!(tag_of("/bucket/new?scitag.flow=64", &[]).await, None);
+    });
+}

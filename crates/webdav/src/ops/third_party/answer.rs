@@ -94,9 +94,6 @@ impl RunningCopy {
         let bytes = progress.as_ref().map_or(0, |progress| progress.bytes());
         let remotes = progress.map(|progress| progress.remotes());
         let remotes = remotes.unwrap_or_default();
-        if let Some(view) = &self.view {
-            view.saw(&remotes);
-        }
         marker(self.clock.now(), bytes, &remotes).into()
     }
 }
