@@ -71,7 +71,9 @@ pub(crate) fn content_range(headers: &HeaderMap) -> Option<ContentRange> {
 
 pub(crate) fn body_framing(headers: &HeaderMap) -> BodyFraming {
     let chunked = text(headers, TRANSFER_ENCODING);
-    let chunked = chunked.is_some_and(|coding| coding.to_ascii_lowercase().contains("chunked"));
+    // Only the last coding ends a body (RFC 9112 section 6.3).
+    let last = chunked.and_then(|codings| codings.rsplit(',').next());
+    let chunked = last.is_some_and(|coding| coding.trim().eq_ignore_ascii_case("chunked"));
     match chunked || headers.contains_key(CONTENT_LENGTH) {
         true => BodyFraming::Delimited,
         false => BodyFraming::UntilClose,

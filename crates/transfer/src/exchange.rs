@@ -261,7 +261,10 @@ impl<'a> RemoteSession<'a> {
             // Web servers lead from a directory to its path with a slash, where its listing is.
             Ok(next) if next.is_directory() => {
                 let detail = format!("{} is a directory", answer.url);
-                Err(TransferFailure::new(FailureCause::RemoteStatus(404), detail))
+                Err(TransferFailure::new(
+                    FailureCause::RemoteStatus(404),
+                    detail,
+                ))
             }
             Ok(next) => Ok(Some(next)),
             Err(error) => failed(&error),

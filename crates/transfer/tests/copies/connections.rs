@@ -79,10 +79,12 @@ async fn loops_end() {
 #[tokio::test]
 async fn a_directory_is_not_copied() {
     let fixture = Fixture::new().await;
-    let peer = Peer::new(|_, asked| match asked.method == "GET" && asked.target == "/d" {
-        true => answer("301 Moved Permanently", &redirect("/d/"), b""),
-        false => answer("200 OK", "Content-Type: text/html\r\n", b"<html>"),
-    });
+    let peer = Peer::new(
+        |_, asked| match asked.method == "GET" && asked.target == "/d" {
+            true => answer("301 Moved Permanently", &redirect("/d/"), b""),
+            false => answer("200 OK", "Content-Type: text/html\r\n", b"<html>"),
+        },
+    );
     let peer = peer.await;
     let failure = fixture.pull(&pull_of(&peer.url("/d"))).await;
     let failure = failure.expect_err("a directory");

@@ -66,12 +66,30 @@ pub(super) async fn copy(front: &Arc<WebDav>, context: &mut RequestContext) -> R
         };
         let clock = Arc::clone(&front.env.clock);
         let (front, context) = (Arc::clone(front), context.without_body());
-        let copy = async move { ends.run(&front, &context, depth).await };
+        let copy = completed(async move { ends.run(&front, &context, depth).await });
         return third_party::local(clock, copy).await;
     }
     let ends = found?;
-    let report = ends.run(front, context, depth).await?;
-    Ok(ends.answer(&report))
+    let (front, context) = (Arc::clone(front), context.without_body());
+    completed(async move {
+        let report = ends.run(&front, &context, depth).await?;
+        Ok(ends.answer(&report))
+    })
+    .await
+}
+
+/// Runs a change to its end, also if the client is gone: half of it would leave what it replaces under
+/// another name.
+///
+/// # Errors
+/// Those of the change; 500 if it panics.
+async fn completed<T: Send + 'static>(
+    change: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    tokio::spawn(change).await.unwrap_or_else(|_| {
+        let words = "The server has a defect.";
+        Err(DavError::new(StatusCode::INTERNAL_SERVER_ERROR, words))
+    })
 }
 
 pub(super) async fn rename(front: &Arc<WebDav>, context: &RequestContext) -> Result<Answer> {
@@ -92,16 +110,20 @@ pub(super) async fn rename(front: &Arc<WebDav>, context: &RequestContext) -> Res
     }
     require_locks(front, context, &ends.source, REMOVED).await?;
     ends.require_target_locks(front, context).await?;
-    let report = ends.rename(front, context).await?;
-    if report.failed == 0 {
-        // RFC 4918 section 7.5: locks do not move.
-        remove_locks(front, context, &ends.source).await;
-        if let Some(Node::Directory(_)) = ends.replaced {
-            // Those of what is gone.
-            remove_locks(front, context, &ends.target).await;
+    let (front, context) = (Arc::clone(front), context.without_body());
+    completed(async move {
+        let report = ends.rename(&front, &context).await?;
+        if report.failed == 0 {
+            // RFC 4918 section 7.5: locks do not move.
+            remove_locks(&front, &context, &ends.source).await;
+            if let Some(Node::Directory(_)) = ends.replaced {
+                // Those of what is gone.
+                remove_locks(&front, &context, &ends.target).await;
+            }
         }
-    }
-    Ok(ends.answer(&report))
+        Ok(ends.answer(&report))
+    })
+    .await
 }
 
 async fn rename_node(
@@ -302,7 +324,12 @@ impl LocalCopy {
                 renamed => return renamed.map(|()| TreeReport::default()),
             }
         }
-        let aside = self.set_target_aside(front, context).await?;
+        let both = (&self.node, &self.replaced);
+        let aside = match both {
+            // An earlier try may have moved a part of the source there, which has no other copy.
+            (Node::Directory(_), Some(Node::Directory(_))) => None,
+            _ => self.set_target_aside(front, context).await?,
+        };
         let moved = self.move_by_copy(front, context).await;
         self.settle_target(front, context, aside, moved).await
     }

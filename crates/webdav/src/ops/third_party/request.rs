@@ -44,7 +44,9 @@ impl RemoteCopy {
         let client_info = header(headers, "clientinfo").unwrap_or_default();
         let remote = TransferUrl::parse(remote.trim())?;
         if remote.is_directory() {
-            return Err(refused("The other side's URL is that of a directory: name a file."));
+            return Err(refused(
+                "The other side's URL is that of a directory: name a file.",
+            ));
         }
         Ok(Self {
             remote,
