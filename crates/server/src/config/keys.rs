@@ -528,7 +528,7 @@ sections! {
         };
         /// Whether copies may connect to hosts of the public network that `allow` does not name.
         public: bool = "true";
-        /// Ports of such hosts.
+        /// Ports of hosts of the public network that copies may connect to.
         ports: Vec<String> = "443, 1094, 2880, 8443" {
             range: Range::Rule("a port from 1 to 65535", is_port),
         };

@@ -267,6 +267,26 @@ fn a_move_replaces_a_directory_in_one_step() {
     });
 }
 
+/// The first try moved `a` and was interrupted: `a` is at the target only.
+#[test]
+fn a_move_to_another_bucket_can_be_repeated() {
+    talk(async {
+        let dewar = fixture().await;
+        dewar.owner("MKCOL", "/other").send().await.is(201);
+        dewar.put("/other/dir/a", b"moved").await.is(201);
+        dewar.put("/bucket/dir/b", b"left").await.is(201);
+        dewar.put("/bucket/dir/deep/c", b"left too").await.is(201);
+        send(&dewar, "MOVE", "/bucket/dir", "/other/dir", "T")
+            .await
+            .is(204);
+        dewar.get("/bucket/dir/b").await.is(404);
+        for (name, content) in [("a", "moved"), ("b", "left"), ("deep/c", "left too")] {
+            let got = dewar.get(&format!("/other/dir/{name}")).await.is(200);
+            assert_eq!(got.text(), content, "{name}");
+        }
+    });
+}
+
 #[test]
 fn a_copy_keeps_the_time_and_the_text_for_an_archive() {
     talk(async {
