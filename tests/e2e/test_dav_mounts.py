@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, content, until
 from grid_tools import Site
+from physics import compare_url
 from test_clients import same, tree  # noqa: F401  (a fixture)
 from xrootd_tools import TOOLS
 
